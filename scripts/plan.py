@@ -9,7 +9,8 @@
     python -m scripts.plan unpack --out runs/loop --from loop.tar.gz
 
 PLAN is a TOML file (`scripts/plan_file.py` says what is in it) or the name of one in scripts/plans; what it wants to be given
-are options of `run`. `run` ends with 0 when all is done, 75 when something is left, 1 when a stage failed, whose log it names.
+are options of `run`. `run` ends with 0 when all is done, 75 when something is left, 1 when a stage failed, whose log it names,
+and 2 when the disk is full.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
 """Runs the open stages of a plan, some beside each other, within a time; what is not finished goes on another time.
 
-A stage is a process of its own, in a process group of its own, with a log in `plan/NAME.log`. When the time is up, or on Ctrl-C
-or SIGTERM, the groups of all stages that still run are ended. A lock that stages inherit keeps a second runner out as long as
-one of them lives, even if the runner itself was killed.
+A stage is a process of its own, in a process group of its own, with a log in `plan/NAME.log`. When the time is up, on Ctrl-C or
+SIGTERM, or when the disk is full, the groups of all stages that still run are ended. A lock that stages inherit keeps a second
+runner out as long as one of them lives, even if the runner itself was killed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import heapq
 import math
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +44,9 @@ _ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 _LOOK = 0.1
 _TAIL = 12
 """Lines of a failed stage's log that are shown."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_ROOM = 2**20
+"""Bytes: with fewer that are free, what fails did so for want of them."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -76,13 +81,16 @@ class Summary:
     stopped: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     """Not begun, and why."""
+    disk: str = ""
+    """What was said of the disk when nothing more could be written."""
 
     @property
     def status(self) -> int:
-        return 1 if self.failed else MORE if self.stopped or self.left else 0
+        return 2 if self.disk else 1 if self.failed else MORE if self.stopped or self.left else 0
 
     def __str__(self) -> str:
-        lines = [f"failed   {name}: {why}" for name, why in self.failed.items()]
+        lines = [f"disk     {self.disk}; make room, and the same command goes on"] if self.disk else []
+        lines += [f"failed   {name}: {why}" for name, why in self.failed.items()]
         lines += [f"stopped  {name}: the same command goes on with it" for name in self.stopped]
         lines += [f"left     {name}: {why}" for name, why in self.left.items()]
         counts = (len(self.done), len(self.failed), len(self.stopped), len(self.left))
@@ -178,7 +186,8 @@ class Runner:
             fresh = [stage for stage in open_ if not self._is_over(stage)]
             fits = partial(self.progress.fits, left=self.left)
             for stage in startable(fresh, done, running, self.workers, fits, self.gib):
-                self._start(stage, lock)
+                if not self.asked_to_stop:
+                    self._start(stage, lock)
             if not self.children:
                 if not startable(fresh, done, {}, self.workers, fits, self.gib):
                     return
@@ -193,6 +202,10 @@ class Runner:
         return stage.name in self.summary.done or stage.name in self.summary.failed
 
     def _start(self, stage: Stage, lock: IO[str]) -> None:
+        with self._minding_the_disk():
+            self._begin(stage, lock)
+
+    def _begin(self, stage: Stage, lock: IO[str]) -> None:
         program, *words = stage.command(self.values)
         # The interpreter of this very process, whatever it is called there: python3 alone on some machines.
         command = [sys.executable if program == "python" else program, *words]
@@ -212,10 +225,9 @@ class Runner:
                 self.progress.record(stage, "failed", 0.0).write(self.progress.out)
                 return
         self.children.append(Child(stage, process, time.monotonic()))
-        lock.seek(0)
-        lock.truncate()
-        lock.write(" ".join(str(child.process.pid) for child in self.children))
-        lock.flush()
+        # Past the stream's buffer, which would be tried once more where the disk is full.
+        os.ftruncate(lock.fileno(), 0)
+        os.write(lock.fileno(), " ".join(str(child.process.pid) for child in self.children).encode())
         estimate = self.progress.estimate(stage)
         say(f"begun    {stage.name}, about {estimate:.0f} s of {self.left:.0f} s that are left")
 
@@ -224,8 +236,12 @@ class Runner:
         status = child.reap()
         self.children.remove(child)
         missing = self.progress.missing(stage)
+        if status and shutil.disk_usage(self.progress.out).free < _ROOM:
+            self._disk_is_full(f"{self.progress.out}: no space is left")
+        stopped |= bool(self.summary.disk)
         end: End = "done" if status == 0 and not missing else "stopped" if stopped else "failed"
-        self.progress.record(stage, end, seconds).write(self.progress.out)
+        with self._minding_the_disk():
+            self.progress.record(stage, end, seconds).write(self.progress.out)
         if end == "done":
             self.summary.done.append(stage.name)
             say(f"done     {stage.name}, {seconds:.0f} s")
@@ -238,6 +254,20 @@ class Runner:
             self.summary.failed[stage.name] = f"{why}; see {log}"
             tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
             say(f"failed   {stage.name}, after {seconds:.0f} s: {why}; the end of {log}:", *tail)
+
+    @contextlib.contextmanager
+    def _minding_the_disk(self) -> Iterator[None]:
+        """Where it is full, nothing more is begun, and what runs is ended; a record that cannot be written stays as it was."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            self._disk_is_full(f"{error.filename or self.progress.out}: {(error.strerror or '').lower()}")
+
+    def _disk_is_full(self, told: str) -> None:
+        self.summary.disk = self.summary.disk or told
+        self.asked_to_stop = True
 
     def _stop(self) -> None:
         """Ends what still runs: asked first, and killed if that was in vain for so long."""

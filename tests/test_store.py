@@ -335,8 +335,8 @@ def test_a_log_that_cannot_grow_is_named(tmp_path: Path) -> None:
 
 def test_worker_processes_end_with_a_killed_parent() -> None:
     killed = (
-        "import os, signal; from footfall.store import worker_processes\n"
-        "print(worker_processes(1).submit(os.getpid).result(), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal; from footfall.store.processes import Processes\n"
+        "print(Processes(1).submit(os.getpid).result(), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run([sys.executable, "-c", killed], stdout=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == -signal.SIGKILL

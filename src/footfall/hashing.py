@@ -29,6 +29,15 @@ _SAMPLED = 65536
 _VOCABULARY = "_footfall_fingerprint"
 
 
+def checksum(file: Path) -> str:
+    """SHA-256 of a file of any size."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while piece := stream.read(1 << 22):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
 def weights_fingerprint(module: nn.Module) -> str:
     """12 hex digits from every tensor's name, shape, type and an even sample of its numbers: quick at any size."""
     digest = hashlib.sha256()

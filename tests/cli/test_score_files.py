@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,6 +67,21 @@ def test_other_traces_do_not_replace_the_scores_of_the_first(capsys: pytest.Capt
     given(6)
     assert cli.main(SCORE) == 2
     assert "already there" in capsys.readouterr().err and len(read("scored.jsonl")) == 5
+
+
+def test_a_run_that_was_moved_knows_the_file_that_it_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(SCORE) == 0
+    before = Path("scored.jsonl").read_bytes()
+    moved = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
+    monkeypatch.chdir(moved)
+    assert cli.main(SCORE) == 0 and Path("scored.jsonl").read_bytes() == before
+    copied = Path(shutil.copytree(moved, moved / "copied"))
+    (copied / "scored.jsonl").write_text("mine\n", encoding="utf-8")
+    monkeypatch.chdir(copied)
+    assert cli.main(SCORE) == 2
+    assert "this run did not write it" in capsys.readouterr().err
 
 
 def test_what_a_killed_writer_left_is_swept_and_a_living_ones_file_is_not(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from scripts import plan, plan_pack, plan_run
+from scripts.loop_files import keep
 from scripts.plan_file import Stage, read_plan
 from scripts.plan_run import MORE
 from scripts.plan_state import Progress, startable
@@ -317,6 +319,34 @@ def test_asked_to_end_it_ends_its_stages_first(how: signal.Signals, tmp_path: Pa
     assert process.returncode == MORE and b"stopped  long" in said
     with pytest.raises(ProcessLookupError):
         os.kill(int((out / "pid").read_text()), 0)
+
+
+@pytest.mark.parametrize("fails", [2, 3], ids=["as a stage begins", "as a stage ends"])
+def test_on_a_full_disk_it_ends_its_stages_and_goes_on_when_there_is_room(
+    fails: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    long = 'sh -c \'if [ -e "$0/room" ]; then touch "$0/a"; else echo $$ > "$0/pid"; sleep 50; fi\' {out}'
+    file = write(tmp_path / "p.toml", stage("a", long, "a"), stage("b", touch("b"), "b"))
+    written: list[Path] = []
+
+    def full(path: Path, facts: object) -> None:
+        written.append(path)
+        if len(written) >= fails:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        keep(path, facts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("scripts.plan_state.keep", full)
+        assert run(file, out) == 2
+    said = capsys.readouterr().out
+    assert f"disk     {written[fails - 1]}: no space left on device; make room, and the same command goes on" in said
+    assert "stopped  a" in said and "failed" not in said.replace("0 failed", "")
+    if (out / "pid").exists():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((out / "pid").read_text()), 0)
+    (out / "room").touch()
+    assert run(file, out) == 0
 
 
 def test_a_killed_runner_leaves_a_lock_as_long_as_its_stages_live(

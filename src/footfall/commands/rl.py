@@ -25,7 +25,8 @@ from footfall.reports.rl_page import Arm, accuracy, rl_page
 from footfall.rl.settings import QUICK_ARMS, QUICK_HELD_OUT, QUICK_PROBLEMS, RlSettings
 from footfall.scale import is_address
 from footfall.scale.processes import agreed, count, is_main, joined
-from footfall.store import Run, empty_inner, is_half_removed, removing, worker_processes
+from footfall.store import Run, empty_inner, is_half_removed, removing
+from footfall.store.processes import hearing_ctrl_c, worker_processes
 from footfall.terminal import Progress
 from footfall.train.scalars import log_module
 
@@ -111,7 +112,9 @@ def _quick(config: RlConfig) -> int:
         with removing(folder):
             empty_inner(folder, tuple(arms), _OWN)
     threads = max(1, (os.cpu_count() or 2) // len(arms))
-    with worker_processes(len(arms)) as pool:
+    fewer = "free some, or run `footfall rl` once for each arm"
+    # After Ctrl-C each arm keeps the update it is at.
+    with worker_processes(len(arms), lambda: f"rl --quick, {' and '.join(arms)}", fewer, waited_for=True) as pool:
         futures = {name: pool.submit(_arm, arm, name, threads) for name, arm in arms.items()}
         found = {name: future.result() for name, future in futures.items()}
     page = write_page(folder / REPORT, rl_page([arm for arm, _ in found.values()], _config(_QUICK)))
@@ -128,7 +131,8 @@ def _arm(config: RlConfig, name: str, threads: int) -> tuple[Arm, dict[str, Any]
     import torch
 
     torch.set_num_threads(threads)
-    return _train(config, name)
+    with hearing_ctrl_c():
+        return _train(config, name)
 
 
 def _config(config: RlConfig) -> dict[str, Any]:

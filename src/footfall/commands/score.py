@@ -27,6 +27,7 @@ from footfall.commands._running import open_run, ray_workers, run_folder
 from footfall.commands._sources import read_many
 from footfall.commands.show import JUDGE_GIVEN, print_trace
 from footfall.formats import Mapped, write
+from footfall.hashing import checksum
 from footfall.judging import traits
 from footfall.reports.pages import Named, limited_in_words
 from footfall.search.votes import Aggregation, aggregate
@@ -96,10 +97,12 @@ def main(config: ScoreConfig) -> int:
         ray_workers(config.ray, partial(_task, config)) as workers,
         open_run("score", config, for_show=_FOR_SHOW, workers=workers) as run,
     ):
-        _claim_file(config, run, given.rows)
+        claim = _claim_file(config, run, given.rows)
         said = JudgeInRun(run, judge, config.chunk).kept(given.rows)
         judged = Mapped(Judged, given.rows, said)
         _write(config.to, judged, judge_name(config.judge))
+        if config.to is not None:
+            run.log("to", **claim, checksum=checksum(config.to))
         result = {
             "judge": judge.name,
             "judge_given": judge_name(config.judge),
@@ -142,15 +145,20 @@ def _check_file(config: ScoreConfig) -> None:
         raise ValueError(_NOT_OURS.format(file))
 
 
-def _claim_file(config: ScoreConfig, run: Run, trajectories: Sequence[Trajectory]) -> None:
-    """Note that this run writes --to; a file that is there already must be what an earlier start wrote of these traces."""
+def _claim_file(config: ScoreConfig, run: Run, trajectories: Sequence[Trajectory]) -> dict[str, str]:
+    """Note that this run writes --to; a file that is there already must be what an earlier start wrote of these traces: there,
+    or elsewhere, from where it was moved or copied with the run."""
     if config.to is None:
-        return
+        return {}
     claim = {"file": str(config.to.absolute()), "traces": content_key_of([t.id, t.key] for t in trajectories)}
-    ours = any(claim.items() <= event.items() for event in run.logged("to"))
-    if config.to.exists() and not ours and not run.fresh:
-        raise ValueError(_NOT_OURS.format(config.to))
+    if config.to.exists() and not run.fresh:
+        wrote = [event for event in run.logged("to") if event.get("traces") == claim["traces"]]
+        if all(event.get("file") != claim["file"] for event in wrote):
+            sums = {event["checksum"] for event in wrote if "checksum" in event}
+            if not sums or checksum(config.to) not in sums:
+                raise ValueError(_NOT_OURS.format(config.to))
     run.log("to", **claim)
+    return claim
 
 
 def _write(file: Path | None, judged: Sequence[Judged], given: str) -> None:

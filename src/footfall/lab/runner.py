@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,7 +28,8 @@ from footfall.lab.fingerprint import environment, locked, version_of
 from footfall.lab.ledger import Row, row_of, stated
 from footfall.lab.recipe import Claim, Entry, Outcome, Trial, load_measure
 from footfall.scale import RayWorkers, Remote, is_address
-from footfall.store import SCRATCH, Run, keep_json, kept_json, worker_processes
+from footfall.store import SCRATCH, Run, keep_json, kept_json
+from footfall.store.processes import worker_processes
 from footfall.terminal import Progress
 from footfall.types import Cost, content_key
 
@@ -189,9 +191,12 @@ def spread(
         return
     # Read by the numerical libraries of the workers when they are loaded: sixteen teams of sixteen threads would wait.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    executor = worker_processes(workers)
     running: dict[Future[Outcome], Unit] = {}
-    try:
+
+    def under_way() -> str:
+        return ", ".join(f"{unit.entry.recipe.name} seed {unit.trial.seed}" for unit in running.values())
+
+    with worker_processes(workers, under_way, "pass fewer --workers") as executor:
         while True:
             while waiting and len(running) < workers and time.monotonic() < until:
                 unit = waiting.popleft()
@@ -199,9 +204,9 @@ def spread(
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
+                if isinstance(lost := future.exception(), BrokenProcessPool):
+                    raise lost
                 yield running.pop(future), future.result
-    finally:
-        executor.shutdown(cancel_futures=True)
 
 
 def seed_outcome(item: tuple[Unit, float]) -> Outcome | None:

@@ -13,7 +13,7 @@ Chunks are done in this process, one after another, or by `Workers` elsewhere (`
 `Task` does them, and this process alone writes: workers send back the bytes of shards.
 """
 
-from footfall.store.chunks import Chunk, Done, Task, Workers, worker_processes
+from footfall.store.chunks import Chunk, Done, Task, Workers
 from footfall.store.folder import (
     OWN_FILES,
     REMOVING,
@@ -32,5 +32,5 @@ from footfall.store.run import Place, Run
 
 __all__ = [
     "OWN_FILES", "REMOVING", "SCRATCH", "Chunk", "Done", "Place", "Run", "RunError", "Task", "Workers", "empty_inner",
-    "is_half_removed", "is_shard", "keep_json", "kept_json", "log_events", "removing", "worker_processes", "write_json",
+    "is_half_removed", "is_shard", "keep_json", "kept_json", "log_events", "removing", "write_json",
 ]  # fmt: skip

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from footfall.formats import DamagedError, parquet_bytes, read_parquet, set_aside
 from footfall.judging import forget
 from footfall.types import Cost, Harvest, Judged, Judgement, SearchResult, Trajectory
-
-if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
 
 
 @dataclass(frozen=True)
@@ -91,30 +86,3 @@ def cost_of(result: object) -> Cost:
     if isinstance(result, Judged):
         return result.judgement.cost if result.judgement else Cost()
     return result.cost if isinstance(result, Trajectory | Judgement | SearchResult | Harvest) else Cost()
-
-
-def worker_processes(workers: int, begin: Callable[..., None] | None = None, *given: Any) -> ProcessPoolExecutor:
-    """Processes that share the work of a run, and end with this one, also when it is killed; each begins by `begin(*given)`."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    # Not forked: a copy of a process that has threads may hang.
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (begin, given))
-
-
-def _begin(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
-    _end_with_parent()
-    if begin is not None:
-        begin(*given)
-
-
-def _end_with_parent() -> None:
-    """A worker that waits for work would not notice: it holds the other end of its pipe itself."""
-    from multiprocessing import parent_process
-
-    def wait() -> None:
-        if (parent := parent_process()) is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()

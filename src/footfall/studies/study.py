@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 from footfall.metrics.intervals import Interval, mean_of_seeds
 from footfall.registry import Kind, StudyRow, declared, load, parts
-from footfall.store import Chunk, Run, keep_json, kept_json, worker_processes
+from footfall.store import Chunk, Run, keep_json, kept_json
+from footfall.store.processes import worker_processes
 from footfall.studies.frontier import DIGITS
 from footfall.terminal import Progress
 
@@ -159,7 +160,7 @@ def measure_all(name: str, sites: Sequence[Site], workers: int = 1, run: Run | N
     worlds: defaultdict[str, list[Figures]] = defaultdict(list)
     total = sum(len(site.settings()) * len(site.units()) for site in sites)
     cluster = run if run is not None and run.workers is not None else None
-    with Progress(name, total) as progress, _filled(sites, workers, progress, cluster) as done:
+    with Progress(name, total) as progress, _filled(name, sites, workers, progress, cluster) as done:
         for site in done:
             worlds[site.world].append(site.about())
             for place, found in site.measured():
@@ -182,7 +183,9 @@ def measure_plan(
 
 
 @contextmanager
-def _filled(sites: Sequence[Site], workers: int, progress: Progress, cluster: Run | None) -> Iterator[Iterable[Site]]:
+def _filled(
+    name: str, sites: Sequence[Site], workers: int, progress: Progress, cluster: Run | None
+) -> Iterator[Iterable[Site]]:
     """The sites in order, each as soon as another process has left its figures on disk; units are counted as they are done.
 
     Without other processes nothing is done here: whoever reads the figures makes them.
@@ -204,12 +207,15 @@ def _filled(sites: Sequence[Site], workers: int, progress: Progress, cluster: Ru
         return
     # One place a site, written by one process alone: no lock that a killed process could hold.
     done = RawArray("q", len(sites))
-    executor = worker_processes(workers, _count_in, done)
-    try:
-        running = [executor.submit(_fill_told, site, place) for place, site in enumerate(sites)]
+    running: list[Future[None]] = []
+
+    def under_way() -> str:
+        left = [site for site, future in zip(sites, running, strict=False) if not future.done() or future.exception()]
+        return f"{name}, {', '.join(f'{site.world} seed {site.seed}' for site in left[:workers])}"
+
+    with worker_processes(workers, under_way, "pass a smaller --option workers=N", _count_in, done) as executor:
+        running += (executor.submit(_fill_told, site, place) for place, site in enumerate(sites))
         yield (site for site, future in zip(copies, running, strict=True) if _awaited(future, done, progress))
-    finally:
-        executor.shutdown(cancel_futures=True)
 
 
 _done: Any = []

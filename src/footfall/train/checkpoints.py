@@ -7,7 +7,6 @@ the run was stopped, leaves no trace in the weights.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import math
 import re
@@ -28,6 +27,7 @@ from transformers import TrainerCallback
 from footfall.damaged import json_of
 from footfall.formats import atomic_write
 from footfall.formats.atomic import remove_folder
+from footfall.hashing import checksum
 from footfall.scale.objects import is_carried
 from footfall.scale.processes import any_of, count, is_main
 
@@ -171,15 +171,6 @@ def seal(checkpoint: Path) -> None:
     sums = {name.as_posix(): checksum(file) for file, name in found if name.name != CHECKSUMS and is_carried(name)}
     with atomic_write(checkpoint / CHECKSUMS) as stream:
         stream.write(json.dumps(sums, indent=1).encode())
-
-
-def checksum(file: Path) -> str:
-    """SHA-256 of a file of any size."""
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while piece := stream.read(1 << 22):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def last_checkpoint(folder: Path) -> Path | None:
