@@ -228,7 +228,6 @@ def test_an_option_of_another_method_is_refused(server: Server, capsys: pytest.C
         ),
         (("--method", "relative-progress", "--set", "alpha=0.3"), "it is for compare=effective; leave it out"),
         (("--rollouts", "8", "--set", "rollouts=4"), "rollouts is said twice, as 8 and as 4: leave one of them out"),
-        (("--set", "rollouts=8", "rollouts=4"), "rollouts is said twice, as 8 and as 4: leave one of them out"),
         (
             ("--temperature", "0"),
             "--temperature 0: all 8 rollouts of a text would be one and the same; say --rollouts 1",

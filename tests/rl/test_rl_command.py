@@ -141,7 +141,6 @@ def test_what_it_will_take_is_measured_and_nothing_is_left(
         ),
         (("--credit", "pure-sum,temperature=0.2", "--judge", "truth-arithmetic"), "it is for form=min; leave it out"),
         (("--filter", "prof,seed=3", "--judge", "truth-arithmetic"), "it is for wrong_at_random=true; leave it out"),
-        (("--judge", "truth-arithmetic,consequent=1", "--set", "consequent=0"), "said twice, as 1 and as 0: leave one"),
         (("--filter", "prof", "--judge", "truth-arithmetic", "--group", "4"), "keeps 0 of a group's 4 rollouts"),
     ],
 )

@@ -6,13 +6,12 @@ import difflib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import footfall
-from footfall.commands._options import Drawing, PolicyOptions, SamplingOptions, given, name_and_settings
+from footfall.commands._options import Drawing, PolicyOptions, SamplingOptions, given, name_and_settings, together
 from footfall.commands._values import check_values
 from footfall.drive.rollout_store import Counts, RolloutStore, StoredPolicy
 from footfall.label.counting import CountingPolicy, Rehearsal
@@ -91,7 +90,7 @@ def _spelled_out(asked: Mapping[str, Any], takes: Mapping[str, Any]) -> Mapping[
     drawing = asked.get("params")
     if not isinstance(drawing, Drawing) or "params" in takes:
         return asked
-    return _together(given(drawing.options), {k: v for k, v in asked.items() if k != "params"})
+    return together(given(drawing.options), {k: v for k, v in asked.items() if k != "params"})
 
 
 def _flag(option: str, kind: str) -> str:
@@ -114,30 +113,16 @@ def settings(pairs: Iterable[str]) -> dict[str, Any]:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise ValueError(f"--set takes name=value, not {pair!r}")
-        said: Any = value
-        with suppress(ValueError, RecursionError):  # no JSON, or more digits or brackets than can be read
-            said = json.loads(value)
-        found = _together(found, {name.replace("-", "_"): said})
+        try:
+            found[name.replace("-", "_")] = json.loads(value)
+        except (ValueError, RecursionError):  # no JSON, or more digits or brackets than can be read
+            found[name.replace("-", "_")] = value
     return found
 
 
 def with_settings(flags: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, Any]:
-    """What flags and settings ask for together."""
-    return _together(flags, settings(pairs))
-
-
-def _together(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
-    """Both; of one thing they may not say two."""
-    for name in first.keys() & then.keys():
-        if first[name] != then[name]:
-            raise ValueError(
-                f"{name} is said twice, as {_said(first[name])} and as {_said(then[name])}: leave one of them out"
-            )
-    return {**first, **then}
-
-
-def _said(value: object) -> str:
-    return str(value.typed) if isinstance(value, PolicyOptions) else str(value)
+    """What flags and settings ask for together; of settings of one name the last counts."""
+    return together(flags, settings(pairs))
 
 
 def open_policy(
