@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from footfall.types import Judgement, Trajectory, Unjudged
 
@@ -31,6 +31,16 @@ class Bound(NamedTuple):
 
 
 UNKNOWN = Bound(math.inf, math.inf)
+
+
+IdleSettings: TypeAlias = tuple[tuple[str, str], ...]
+"""Settings that do nothing beside the others that a part was made with, and what they are for: `idle` of judges, credits and
+filters. A command refuses one that its user gave."""
+
+
+def idle_settings(*cases: tuple[bool, str, str]) -> IdleSettings:
+    """Of settings and what they are for, those that do nothing."""
+    return tuple((name, meant_for) for idle, name, meant_for in cases if idle)
 
 
 @dataclass(frozen=True)

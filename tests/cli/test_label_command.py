@@ -217,6 +217,39 @@ def test_an_option_of_another_method_is_refused(server: Server, capsys: pytest.C
         assert f"takes no {words[2]}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--rollouts", "4", "--half-width", "0.2"), "half-width here: it is for more than the 4 rollouts"),
+        (("--method", "er-prm", "--rollouts", "3", "--half-width", "0.2"), "it is for more than the 4 rollouts"),
+        (
+            ("--method", "pav", "--prover", "scripted-arithmetic", "--set", "k=2"),
+            "where no prover is named; leave it out",
+        ),
+        (("--method", "relative-progress", "--set", "alpha=0.3"), "it is for compare=effective; leave it out"),
+        (("--rollouts", "8", "--set", "rollouts=4"), "rollouts is said twice, as 8 and as 4: leave one of them out"),
+        (
+            ("--temperature", "0"),
+            "--temperature 0: all 8 rollouts of a text would be one and the same; say --rollouts 1",
+        ),
+        (("--method", "scan", "--rollouts", "1", "--temperature", "0"), "all 128 responses of a text would be one"),
+        (("--method", "omegaprm", "--trees", "2", "--temperature", "0"), "all 8 rollouts of a text would be one"),
+    ],
+)
+def test_options_that_do_nothing_or_say_two_things_are_refused(
+    words: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("traces.jsonl", [Judged(t, None) for t in TRACES], "jsonl")
+    assert cli.main(["label", "--data", "traces.jsonl", "--policy", "scripted-arithmetic", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
 def test_a_prover_is_a_policy_in_one_word(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     found = label(capsys, server, "--method", "pav", "--prover", f"http,url={server.url},mode=chat")
     assert "prover=http:toy:chat" in found["judge"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def test_an_adapter_is_the_same_bytes_in_every_process(model: Path, tmp_path: Pa
 
 def test_a_run_is_measured_watched_and_shown(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
-    how = ("--credit", "prime", "--online-lr", "1e-3", "--aggregate", "sum")
+    how = ("--credit", "prime", "--online-lr", "1e-3")
     assert cli.main(words(model, out, "--updates", "3", *how)) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["rollouts"] == 24 and told["updates"] == 3 and list(told)[-2:] == ["before", "after"]
@@ -124,6 +125,22 @@ def test_what_it_will_take_is_measured_and_nothing_is_left(
             "asks no model",
         ),
         (("--judge-policy", "embedded"), "there is no judge"),
+        (("--aggregate", "sum"), "--aggregate sum: with the credit grpo the outcome is what is logged"),
+        (
+            ("--credit", "grpo-process", "--judge", "truth-arithmetic", "--outcome", "min"),
+            "--outcome min: the credit grpo-process reads no outcome, and no filter does; leave it out",
+        ),
+        (("--set", "consequent=1.0"), "--set consequent=1.0: no judge is asked with this credit; name one by --judge"),
+        (
+            ("--chunk", "4", "--writer", "trl"),
+            "--chunk 4: trl writes whole batches and no judge reads them; leave it out",
+        ),
+        (
+            ("--credit", "dr-grpo,eps=0.1"),
+            "makes nothing of eps=… here: it is for scale=group and scale=batch; leave it out",
+        ),
+        (("--credit", "pure-sum,temperature=0.2", "--judge", "truth-arithmetic"), "it is for form=min; leave it out"),
+        (("--filter", "prof,seed=3", "--judge", "truth-arithmetic"), "it is for wrong_at_random=true; leave it out"),
         (("--filter", "prof", "--judge", "truth-arithmetic", "--group", "4"), "keeps 0 of a group's 4 rollouts"),
     ],
 )
@@ -231,3 +248,9 @@ def test_a_system_message_stands_before_every_problem(model: Path, tmp_path: Pat
     assert given.template is not None
     text = str(given.tokenizer.decode(prompt_ids(given.tokenizer, given.problems[0], given.template)))
     assert text.startswith("<system>Be brief.<user>") and text.endswith("<a>")
+    served = replace(config, writer="http,url=http://localhost:1/v1,mode=chat,model=m")
+    writer: Any = open_setting(served, open_problems(served)).writer
+    assert writer.system == "Be brief.", "a server that writes is told too"
+    twice = replace(config, writer="http,url=http://localhost:1/v1,mode=chat,model=m,system=Be long.")
+    with pytest.raises(ValueError, match=r"system is said twice, as Be brief\. and as Be long\."):
+        open_setting(twice, open_problems(twice))

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from footfall.commands._options import Drawing, JudgeOptions, PolicyOptions, SamplingOptions, given
 from footfall.commands._output import note
-from footfall.commands._parts import StandIns, check_drawing, make_part, placed, settings
+from footfall.commands._parts import StandIns, check_drawing, make_part, placed, with_settings
 from footfall.damaged import json_of
 from footfall.judging import Traits, as_trained, chunks_of, traits
 from footfall.lab.recipe import catalogue
@@ -53,7 +53,7 @@ def judge_name(options: JudgeOptions) -> str:
 
 def open_judge(options: JudgeOptions, asked: Mapping[str, Any], offered: Mapping[str, Any]) -> Judge:
     """The judge of these options, with its own settings beside what is asked for; see `make_judge`."""
-    return make_judge(judge_name(options), {**asked, **settings(options.set)}, offered)
+    return make_judge(judge_name(options), with_settings(asked, options.set), offered)
 
 
 def make_judge(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -265,6 +266,15 @@ def given(options: Any) -> dict[str, Any]:
     """What the user asked for: the fields of an option group that differ from its defaults."""
     values = asdict(options)
     return {f.name: values[f.name] for f in fields(options) if values[f.name] != f.default}
+
+
+def together(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked for in two places, as by flags and by settings; of one thing these may not say two."""
+    for name in first.keys() & then.keys():
+        if first[name] != then[name]:
+            said = [each.typed if isinstance(each, PolicyOptions) else each for each in (first[name], then[name])]
+            raise ValueError(f"{name} is said twice, as {said[0]} and as {said[1]}: leave one of them out")
+    return {**first, **then}
 
 
 _IN_STORES = ("out", "data", "problems", "against", "meta")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import footfall
-from footfall.commands._options import Drawing, PolicyOptions, SamplingOptions, given, name_and_settings
+from footfall.commands._options import Drawing, PolicyOptions, SamplingOptions, given, name_and_settings, together
 from footfall.commands._values import check_values
 from footfall.drive.rollout_store import Counts, RolloutStore, StoredPolicy
 from footfall.label.counting import CountingPolicy, Rehearsal
@@ -64,6 +64,11 @@ def make_part(
     arguments = {k: v.over(takes[k].default) if isinstance(v, Drawing) else v for k, v in arguments.items()}
     to_policy = opening or open_policy
     made = factory(**{k: to_policy(v) if isinstance(v, PolicyOptions) else v for k, v in arguments.items()})
+    for option, meant_for in getattr(made, "idle", ()):
+        if option in asked:
+            raise ValueError(
+                f"the {kind} {name!r} makes nothing of {_flag(option, kind)} here: it is for {meant_for}; leave it out"
+            )
     if name in named_files() and not isinstance(getattr(made, "name", None), str):
         raise ValueError(f"{name} has no `name`: give it one, a text; what it says is stored under it")
     return made
@@ -85,7 +90,7 @@ def _spelled_out(asked: Mapping[str, Any], takes: Mapping[str, Any]) -> Mapping[
     drawing = asked.get("params")
     if not isinstance(drawing, Drawing) or "params" in takes:
         return asked
-    return {**given(drawing.options), **{k: v for k, v in asked.items() if k != "params"}}
+    return together(given(drawing.options), {k: v for k, v in asked.items() if k != "params"})
 
 
 def _flag(option: str, kind: str) -> str:
@@ -96,6 +101,8 @@ def _flag(option: str, kind: str) -> str:
         return "--values"
     if option in _FLAGS or kind == "policy":
         return "--" + option.replace("_", "-")
+    if kind in ("credit", "filter"):
+        return f"{option}=…"
     return f"{'--option' if kind == 'benchmark' else '--set'} {option}=…"
 
 
@@ -111,6 +118,11 @@ def settings(pairs: Iterable[str]) -> dict[str, Any]:
         except (ValueError, RecursionError):  # no JSON, or more digits or brackets than can be read
             found[name.replace("-", "_")] = value
     return found
+
+
+def with_settings(flags: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, Any]:
+    """What flags and settings ask for together; of settings of one name the last counts."""
+    return together(flags, settings(pairs))
 
 
 def open_policy(
@@ -274,7 +286,8 @@ def _open(options: PolicyOptions) -> Policy:
     if options.policy is None:
         raise ValueError(f"name {_NAMED_BY['policy']}")
     name, *own = name_and_settings(options.policy)
-    asked = {k: v for k, v in given(options).items() if k not in ("policy", "step_end", "timeout")} | settings(own)
+    flags = {k: v for k, v in given(options).items() if k not in ("policy", "step_end", "timeout")}
+    asked = with_settings(flags, own)
     if options.timeout is not None:
         asked |= {"total_timeout": options.timeout, "read_timeout": options.timeout}
     if name not in parts("policy") and (Path(name).exists() or "/" in name) and not no_file_part("policy", name):

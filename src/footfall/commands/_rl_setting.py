@@ -24,7 +24,7 @@ from footfall.commands._sources import problem_key, read_source, world_source
 from footfall.judging import all_parts, keep_nothing
 from footfall.registry import declared, no_hub_id, parts, serving, systems
 from footfall.render import template_for
-from footfall.rl.groups import Credit
+from footfall.rl.groups import Credit, Filter, reads_steps
 from footfall.rl.settings import RlSettings
 from footfall.scale import Call
 from footfall.scale.processes import is_main
@@ -124,6 +124,7 @@ def open_setting(config: RlConfig, problems: Problems, parts: Parts | None = Non
     config.settings.check_beside(credit.needs)
     judge, other = reward_judge(config, credit), _held_out_judge(config)
     _refuse_unasked(config, judge, other)
+    _refuse_idle(config, credit, keep, judge)
     if parts is not None and judge is not None:
         judge = JudgeInParts(judge, parts)
     reward = Reward(credit, judge, keep, config.outcome, config.aggregate)
@@ -138,9 +139,11 @@ def open_setting(config: RlConfig, problems: Problems, parts: Parts | None = Non
         template = replace(template, system=config.system)
     separator = separator_of(PolicyOptions(policy=config.model))
     writer: Any = "trl" if vllm is not None else config.writer
+    if writer not in ("engine", "trl"):
+        writer = open_policy(PolicyOptions(writer, system=config.system))
     return Setting(
         model, tokenizer, train, held_out, reward, config.sampling.params(config.run.seed), separator,
-        template=template, writer=writer if writer in ("engine", "trl") else open_policy(PolicyOptions(writer)),
+        template=template, writer=writer,
         vllm=vllm, truth=_truth(config), held_out_judge=other, log=config.log,
         parts=parts,
     )  # fmt: skip
@@ -211,7 +214,7 @@ def _part(kind: str, words: str) -> Any:
 
 
 def reward_judge(config: RlConfig, credit: Credit) -> Judge | None:
-    reads = {"rewards", "start", "token_scores"} & set(credit.needs) or config.outcome != "answer"
+    reads = reads_steps(credit) or config.outcome != "answer"
     filtered = config.filter is not None and "rewards" in declared("filter", name_and_settings(config.filter)[0]).needs
     if config.judge.judge is None and not reads and not filtered:
         return None
@@ -230,6 +233,29 @@ def _refuse_unasked(config: RlConfig, *judges: Judge | None) -> None:
         named = " and ".join(name for name in (config.judge.judge, config.held_out_judge) if name)
         raise ValueError(
             f"--judge-policy {config.judge_policy}: {f'{named} asks no model' if named else 'there is no judge'}; leave it out"
+        )
+
+
+def _refuse_idle(config: RlConfig, credit: Credit, keep: Filter | None, judge: Judge | None) -> None:
+    """Refuse options that do nothing with this credit, filter, judge and writer."""
+    reads = {*credit.needs, *credit.also, *(keep.needs if keep is not None else ())}
+    by_steps = reads_steps(credit)
+    if config.outcome != "answer" and "outcome" not in reads:
+        raise ValueError(
+            f"--outcome {config.outcome}: the credit {config.credit} reads no outcome, and no filter does; leave it out"
+        )
+    if config.aggregate != RlConfig.aggregate and not by_steps and config.held_out_judge is None:
+        raise ValueError(
+            f"--aggregate {config.aggregate}: with the credit {config.credit} the outcome is what is logged and watched; leave "
+            "it out, or say by --outcome what a completion is worth"
+        )
+    if config.judge.set and judge is None:
+        raise ValueError(
+            f"--set {config.judge.set[0]}: no judge is asked with this credit; name one by --judge, or leave it out"
+        )
+    if config.chunk is not None and config.writer != "engine" and judge is None:
+        raise ValueError(
+            f"--chunk {config.chunk}: {config.writer} writes whole batches and no judge reads them; leave it out"
         )
 
 

@@ -31,7 +31,7 @@ from footfall.commands._options import (
     given,
 )
 from footfall.commands._output import emit, facts, figures, note, spent
-from footfall.commands._parts import make_part, settings
+from footfall.commands._parts import make_part, with_settings
 from footfall.commands._running import open_run, ray_workers
 from footfall.commands._sources import here, read_traces, world_rows, world_source
 from footfall.metrics.cases import Oracle
@@ -168,7 +168,7 @@ def make_benchmark(config: BenchConfig) -> Benchmark:
         asked["data"] = here(config.data) if world is None else world_rows(world, config.policy, config.run.seed)
     if config.format is not None:
         asked["format"] = config.format
-    asked |= settings(config.option)
+    asked = with_settings(asked, config.option)
     if world is not None:
         config.reading.refuse(str(config.data), "a world writes its traces in steps", ("limit",))
     elif source_of(load("benchmark", config.name)).reader:

@@ -29,7 +29,7 @@ from footfall.commands._options import (
     policy_in_words,
 )
 from footfall.commands._output import NOTHING, emit, facts, next_command, spent
-from footfall.commands._parts import Opener, StandIns, found_in_words, settings
+from footfall.commands._parts import Opener, StandIns, found_in_words, with_settings
 from footfall.commands._reasons import alike, in_general
 from footfall.commands._running import (
     REPORT,
@@ -45,7 +45,7 @@ from footfall.commands._sources import read_many
 from footfall.commands._trees import Found, growing, harvested, tree_labeller, without_answer
 from footfall.drive.trees import ELSEWHERE, TreeLabeller
 from footfall.formats import Mapped, write_parquet
-from footfall.judging import traits
+from footfall.judging import all_parts, traits
 from footfall.label.counting import Rehearsal
 from footfall.policy.protocol import Policy
 from footfall.registry import serving
@@ -209,15 +209,36 @@ def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> J
     asked = {its: getattr(config, name) for name, its in own.items() if getattr(config, name) is not None}
     if config.prover is not None:
         asked["prover"] = policy_in_words(config.prover)
-    asked |= settings(config.set)
+    drawing = (config.policy, config.sampling, config.run.seed)
+    asked = with_settings({**asks(*drawing), **asked}, config.set)
     width = asked.get("half_width")
     if isinstance(width, float | int) and not 0 < width < 0.5:
         raise ValueError(f"a half width of {width:g}: it is above 0 and below 0.5, for rates lie in [0, 1]")
-    drawing = (config.policy, config.sampling, config.run.seed)
-    made_with = ({**asks(*drawing), **asked}, offers(*drawing), opener)
+    made_with = (asked, offers(*drawing), opener)
+    made: Judge | TreeLabeller
     if config.trees is not None:
-        return tree_labeller(config.method, config.trees, *made_with)
-    return make_judge(config.method, *made_with)
+        made = tree_labeller(config.method, config.trees, *made_with)
+    else:
+        made = make_judge(config.method, *made_with)
+    if config.sampling.temperature == 0:
+        _refuse_copies(made)
+    return made
+
+
+_SEVERAL = ("rollouts", "responses", "n")
+"""What labellers call the number of completions of one text."""
+
+
+def _refuse_copies(method: object) -> None:
+    """Greedy completions of one text are all the same."""
+    for part in all_parts(method):
+        for name in _SEVERAL:
+            if isinstance(count := getattr(part, name, None), int) and count > 1:
+                flag = f"--{name} 1" if name == "rollouts" else f"--set {name}=1"
+                raise ValueError(
+                    f"--temperature 0: all {count} {name} of a text would be one and the same; say {flag}, or leave "
+                    "--temperature out"
+                )
 
 
 def _drop_unlabelled(run: Run) -> None:

@@ -52,6 +52,7 @@ from footfall.drive.rollouts import (
     of_answered,
     run_plans,
 )
+from footfall.judging import IdleSettings, idle_settings
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import ROLLOUTS, Declared, label_row, register
 from footfall.types import AFTER_ERROR, Judge, Judged, Judgement, Trajectory, Unjudged, failures_of
@@ -95,6 +96,13 @@ class MonteCarlo:
             raise ValueError(f"rollouts and round must be at least 1, got {self.rollouts} and {self.round}")
         if self.params.until != "end":
             raise ValueError("a rollout goes on to the answer: the sampling parameters need until='end'")
+
+    @property
+    def idle(self) -> IdleSettings:
+        few = self.half_width is not None and self.rollouts <= self.round
+        return idle_settings(
+            (few, "half_width", f"more than the {self.round} rollouts after which the interval is looked at first")
+        )
 
     @property
     def name(self) -> str:
@@ -226,6 +234,11 @@ class EntropyRegularised:
 
     rates: Judge
     eta: float = 1.0
+
+    @property
+    def idle(self) -> IdleSettings:
+        """That of the judge inside."""
+        return getattr(self.rates, "idle", ())
 
     @property
     def name(self) -> str:

@@ -34,6 +34,7 @@ from footfall.drive.rollouts import (
     run_courses,
     run_plans,
 )
+from footfall.judging import IdleSettings, idle_settings
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, label_row, register
 from footfall.types import AFTER_ERROR, Cost, Judgement, Reason, Trajectory, Unjudged, content_key, failures_of
@@ -140,6 +141,10 @@ class StepAdvantage:
     def __post_init__(self) -> None:
         if self.rollouts < 1 or self.k < 1:
             raise ValueError(f"rollouts and k must be at least 1, got {self.rollouts} and {self.k}")
+
+    @property
+    def idle(self) -> IdleSettings:
+        return idle_settings((self.prover is not None, "k", "Best-of-k of the policy, where no prover is named"))
 
     @property
     def name(self) -> str:

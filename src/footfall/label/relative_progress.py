@@ -21,6 +21,7 @@ from functools import partial
 from typing import Literal
 
 from footfall.drive.rollouts import Done, Estimate, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
+from footfall.judging import IdleSettings, idle_settings
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, label_row, register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of
@@ -89,6 +90,12 @@ class RelativeProgress:
     def __post_init__(self) -> None:
         if self.pass_rollouts < 1 or (self.rollouts is not None and self.rollouts < 1):
             raise ValueError(f"want at least 1 rollout, got {self.rollouts} and {self.pass_rollouts} for the pass rate")
+
+    @property
+    def idle(self) -> IdleSettings:
+        effective = self.compare == "effective"
+        mine = ((not effective, name, "compare=effective") for name in ("alpha", "best_of"))
+        return idle_settings((effective, "epsilon", "compare=ratio and compare=difference"), *mine)
 
     @property
     def name(self) -> str:

@@ -111,6 +111,8 @@ def reinforce_step(
     baseline: Baseline = "step",
 ) -> Credit:
     """An aggregate of the step scores as the reward, at the end or shared out to the steps; beside the outcome if weighted."""
+    if placement == "steps":
+        shares([0.5], how)  # which refuses what cannot be shared out
 
     def rule(group: Sequence[Rollout]) -> list[Floats]:
         rewards = []

@@ -25,6 +25,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from footfall.judging import idle_settings
 from footfall.registry import Declared, Paper, register
 from footfall.rl.group_relative import constant, outcomes
 from footfall.rl.groups import Baseline, Credit, Floats, Needs, Rollout, dense, each_group, standardised, to_go
@@ -152,7 +153,8 @@ def rlfr(coef: float = 0.01, threshold: float = 0.6, top: int = 15, eps: float =
             rows.append(end - coef * to_go(kept))
         return rows
 
-    return Credit(("outcome", "flow"), each_group(rule))
+    idle = [(not coef, name, "a coef other than 0") for name in ("threshold", "top")]
+    return Credit(("outcome", "flow"), each_group(rule), idle=idle_settings(*idle))
 
 
 @register(
@@ -187,4 +189,9 @@ def rlcm(
         ]
         return constant(standardised(outcomes(group) + weight * np.array(added), eps), group)
 
-    return Credit(("outcome", source), each_group(rule))
+    idle = idle_settings(
+        (extra != "threshold", "threshold", "extra=threshold"),
+        (extra != "margin", "corners", "extra=margin"),
+        (by == "probe", "solved", "by=judge"),
+    )
+    return Credit(("outcome", source), each_group(rule), idle=idle)

@@ -29,6 +29,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from footfall.judging import idle_settings
 from footfall.registry import Declared, Paper, register
 from footfall.rl.groups import Baseline, Credit, Floats, Needs, Rollout, dense, each_group, leave_one_out
 from footfall.rl.min_form import refuse_scores
@@ -92,7 +93,7 @@ def pav(k: int = 4, alpha: float = 3.0, advantages: bool = False, baseline: Base
         )
 
     needs: tuple[Needs, ...] = ("outcome", "rewards") if advantages else ("outcome", "rewards", "start")
-    return Credit(needs, each_group(rule))
+    return Credit(needs, each_group(rule), idle=idle_settings((advantages, "k", "advantages=false")))
 
 
 @register(
@@ -116,7 +117,7 @@ def clip_delta(
             rewards.append(with_outcome(each, alpha * (delta(scores) if difference else scores)))
         return dense(group, rewards, baseline)
 
-    return Credit(("outcome", "rewards"), each_group(rule))
+    return Credit(("outcome", "rewards"), each_group(rule), idle=idle_settings((not clip, "eta", "clip=true")))
 
 
 @register(

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from footfall.judging import idle_settings
 from footfall.registry import Declared, Paper, register
 from footfall.rl.group_relative import outcomes
 from footfall.rl.groups import Chosen, Filter, Floats, Group, Needs, Rollout, deviation
@@ -100,7 +101,7 @@ def prof(remove: int = 4, penalty: float = 0.0, wrong_at_random: bool = False, s
             chosen.append(Chosen(at, np.array([float(i in c and i not in out) for i in range(len(group.rollouts))])))
         return chosen
 
-    return Filter(needs, keep)
+    return Filter(needs, keep, idle_settings((not wrong_at_random, "seed", "wrong_at_random=true")))
 
 
 def _whole_groups(accept: Sequence[bool], groups: Sequence[Group]) -> list[Chosen]:

@@ -22,6 +22,7 @@ from typing import Literal
 
 import numpy as np
 
+from footfall.judging import idle_settings
 from footfall.registry import Declared, Paper, register
 from footfall.rl.groups import (
     Credit,
@@ -83,7 +84,7 @@ def grpo(scale: Literal["group", "batch", "none"] = "group", eps: float = 1e-4) 
             rows = [row / (width + eps) if width else np.zeros_like(row) for row in rows]
         return [constant(row, group) for row, group in zip(rows, groups, strict=True)]
 
-    return Credit(("outcome",), rule)
+    return Credit(("outcome",), rule, idle=idle_settings((scale == "none", "eps", "scale=group and scale=batch")))
 
 
 @register(
@@ -98,6 +99,8 @@ def grpo(scale: Literal["group", "batch", "none"] = "group", eps: float = 1e-4) 
 )
 def grpo_process(alpha: float = 1.0, outcome: float = 0.0, eps: float = 1e-4) -> Credit:
     """Step rewards, standardised over the group and summed to go; beside the outcome if that has a weight (GRPO)."""
+    if not alpha and not outcome:
+        raise ValueError("alpha 0, outcome 0: no reward has a weight, and nothing is learnt; give one of them another")
 
     def rule(group: Sequence[Rollout]) -> list[Floats]:
         steps = [

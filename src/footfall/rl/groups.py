@@ -21,11 +21,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from footfall.judging import IdleSettings
 from footfall.types import Judgement, Reason, Trajectory, Unjudged
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Needs: TypeAlias = Literal["outcome", "rewards", "start", "ids", "old", "reference", "online", "token_scores", "flow",
                           "confidence"]  # fmt: skip
+JUDGED = frozenset({"rewards", "start", "token_scores"})
+"""What a judge alone can tell."""
 _BY_TOKEN = ("ids", "old", "reference", "online", "token_scores", "flow")
 
 
@@ -331,6 +334,9 @@ class Credit:
     rule: Rule
     weigh: Rule | None = None
     """(T,) factors of each token's loss, where the method has them."""
+    also: tuple[Needs, ...] = ()
+    """What it reads where it is known, and does without."""
+    idle: IdleSettings = ()
 
     def __call__(self, groups: Sequence[Group]) -> list[Credited]:
         """One result a group."""
@@ -347,6 +353,11 @@ class Credit:
             Credited(_in_place(group, gone, a), _in_place(group, gone, w), gone)
             for group, gone, a, w in zip(groups, left, advantages, weights, strict=True)
         ]
+
+
+def reads_steps(credit: Credit) -> bool:
+    """Whether the credit reads what the judge says of steps."""
+    return bool(JUDGED & set(credit.needs))
 
 
 def _in_place(group: Group, gone: Mapping[int, Unjudged], rows: Sequence[Floats]) -> tuple[Floats, ...]:
@@ -376,6 +387,7 @@ class Filter:
 
     needs: tuple[Needs, ...]
     choose: Callable[[Sequence[Group]], list[Chosen]]
+    idle: IdleSettings = ()
 
     def __call__(self, groups: Sequence[Group]) -> list[Chosen]:
         """Groups that are trained on."""

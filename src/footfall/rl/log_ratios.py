@@ -30,6 +30,7 @@ from typing import Literal
 
 import numpy as np
 
+from footfall.judging import idle_settings
 from footfall.registry import Declared, Paper, register
 from footfall.rl.group_relative import drift, outcomes
 from footfall.rl.groups import (
@@ -113,7 +114,8 @@ def oprl(
         whole = compared(outcomes(group))
         return [spread(a + alpha * row, each.lengths) for a, row, each in zip(whole, local, group, strict=True)]
 
-    return Credit(("outcome", "online", "old"), each_group(rule))
+    idle = idle_settings((estimator != "grpo", "eps", "estimator=grpo"))
+    return Credit(("outcome", "online", "old"), each_group(rule), idle=idle)
 
 
 @register(

@@ -27,9 +27,21 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from footfall.judging import idle_settings
 from footfall.registry import Declared, Paper, register
 from footfall.rl.group_relative import outcomes
-from footfall.rl.groups import Credit, Floats, Rollout, by_step, each_group, last_own, leave_one_out, spread, to_go
+from footfall.rl.groups import (
+    Credit,
+    Floats,
+    Needs,
+    Rollout,
+    by_step,
+    each_group,
+    last_own,
+    leave_one_out,
+    spread,
+    to_go,
+)
 
 
 def min_form(rewards: npt.ArrayLike, temperature: float = 0.1) -> Floats:
@@ -121,4 +133,7 @@ def pure(
             rows.append(found)
         return rows
 
-    return Credit(("rewards",), each_group(rule))
+    also: tuple[Needs, ...] = ("outcome",) if coef else ()
+    return Credit(
+        ("rewards",), each_group(rule), also=also, idle=idle_settings((form != "min", "temperature", "form=min"))
+    )

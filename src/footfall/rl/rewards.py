@@ -21,6 +21,7 @@ import numpy.typing as npt
 from footfall.answers import grade
 from footfall.judging import as_trained, traits
 from footfall.rl.groups import (
+    JUDGED,
     Credit,
     Filter,
     Floats,
@@ -30,6 +31,7 @@ from footfall.rl.groups import (
     credited,
     left_out,
     padded,
+    reads_steps,
     rollout,
     values_of,
 )
@@ -43,8 +45,6 @@ _SCALE, _STEP, _LEAST = 2.0**-90, 2.0**-60, 2.0**-28
 """What R and V_0 are multiplied by; the least step reward, and the least |R|, that is told from 0."""
 _END, _ZERO, _UNKNOWN, _UNJUDGED = (2.0**-k for k in (120, 121, 122, 123))
 """A step's end with the reward 0; R or V_0 is 0; it is not known; the steps have no rewards and R stands on the last token."""
-_JUDGED = {"rewards", "start", "token_scores"}
-"""What a judge alone can tell."""
 _UNASKED = Unjudged(Reason.NOT_ASKED, "the run asks no judge")
 
 
@@ -64,7 +64,7 @@ class Reward:
     """The value of steps behind a first error, of judges that stop there. None: such rollouts leave their groups."""
 
     def __post_init__(self) -> None:
-        if self.judge is None and (_JUDGED & self.needs or self.outcome != "answer"):
+        if self.judge is None and (JUDGED & self.needs or self.outcome != "answer"):
             raise ValueError("the credit, the filter or the outcome reads a judge's values: name a judge")
 
     @property
@@ -75,7 +75,7 @@ class Reward:
     @property
     def by_steps(self) -> bool:
         """Whether the credit reads what the judge says of steps."""
-        return bool(_JUDGED & set(self.credit.needs))
+        return reads_steps(self.credit)
 
     def unanswered(self, problems: Sequence[Problem]) -> int:
         """How many problems lack the reference answer that completions are paid by: nothing is learnt from these.
