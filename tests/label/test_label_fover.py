@@ -128,6 +128,45 @@ def test_equations_in_ordinary_text_are_checked_and_the_rest_is_left_open(step: 
 @pytest.mark.parametrize(
     ("step", "label"),
     [
+        # whatever has a name of its own, what it is computed from is equal to what comes of it
+        ("Total cost = 3 * 4 = 12", 1.0),
+        ("Total cost = 3 * 4 = 13", 0.0),
+        (r"\[ \text{Number of green chairs} = 3 \times 10 = 31 \]", 0.0),
+        (r"\[AB = \frac{1}{2} \times 12 = 6\]", 1.0),
+        ("Red paint = White paint = 1/3 * 6 pints = 3 pints", 0.0),
+        # a name alone states no equation between numbers
+        ("Total cost = 12", None),
+        ("Total cost = apples + pears = 12", None),
+        # what is computed before the chain was not read: the rest may be wrong, and is not known to hold
+        (r"\(6 \times !5 = 6 \times 44 = 264\)", None),
+        (r"\(6 \times !5 = 6 \times 44 = 265\)", 0.0),
+        ("The cost of 7 packs = 7 * 2 = 15", 0.0),
+        # one equation that cannot be read leaves what stands beside it wrong if it is
+        ("Each costs = apples. Together that is 3 * 4 = 13.", 0.0),
+        ("Each costs = apples. Together that is 3 * 4 = 12.", None),
+        # notes and emphasis are no part of a computation
+        ("Total = 5 (man) + 4 (wife) + 2 (son) = 12", 0.0),
+        ("Total = 2400 quarts (chocolate) + 600 quarts (vanilla) = 3000 quarts", 1.0),
+        ("8 hours/week * 6 weeks = 48 hours", 1.0),
+        ("1. **Add what is left:**\n   50 + 32 = **82**", 1.0),
+        ("2**3 + 1 = 7", 0.0),
+        ("2 ** 3 + 1 = 9", 1.0),
+        ("Total = 5 (dozen) + 3 = 8", None),
+        ("3 (x + 2) = 12", None),
+    ],
+)
+def test_a_chain_is_checked_whatever_its_first_side_names(step: str, label: float | None) -> None:
+    assert labels(trace("How many?", step)) == (label,)
+
+
+def test_an_answer_that_stands_in_the_next_step_is_not_taken_for_a_colon() -> None:
+    given = trace("How many?", "Thus, the final answer is: ", "The answer is: 4.", answer="4")
+    assert labels(given) == (None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("step", "label"),
+    [
         ("The value increased by 80,000*1.5=$120,000", 1.0),
         ("The cost of the house went up by 80,000*1.5=$120,000.", 1.0),
         ("There were 5 apples. They increased by 3*2 = 6.", 1.0),

@@ -16,7 +16,7 @@ from fractions import Fraction
 from itertools import combinations
 
 from footfall.formal.context import another_arithmetic
-from footfall.formal.reading import Unreadable, computes, equations_in, letters_in, names_in, worded_equations
+from footfall.formal.reading import computes, equations_in, letters_in, names_in, worded_equations
 from footfall.formal.verdict import ANSWER, Verdict, answer_verdict, worst
 from footfall.tools.algebra import AlgebraError, Tree, equivalent, implied, parse_expression, step_follows
 from footfall.types import Trajectory
@@ -127,26 +127,23 @@ def judge_equations(trajectory: Trajectory) -> list[Verdict]:
 
 def _given(text: str) -> list[str]:
     """The equations with unknowns in a problem, written out or in words."""
-    try:
-        written = [stated.equation for stated in equations_in(text) if names_in([stated.equation])]
-    except Unreadable:
-        written = []
-    return written or worded_equations(text)
+    equations = equations_in(text)
+    written = [stated.equation for stated in equations.stated if names_in([stated.equation])]
+    return (written if equations.unread is None else []) or worded_equations(text)
 
 
 def _judge_work(algebra: _Algebra, text: str, other: str | None = None) -> list[Verdict]:
-    try:
-        equations = equations_in(text)
-    except Unreadable as reason:
-        return [Verdict(None, str(reason))]
-    found = []
-    for stated in equations:
+    equations = equations_in(text)
+    found = [] if equations.unread is None else [Verdict(None, equations.unread)]
+    for stated in equations.stated:
         equation = stated.equation
         if not names_in([equation]):
             verdict = _numbers_agree(equation, stated.one_sided)
             doubt = other or stated.doubt
             open_ = doubt is not None and verdict.holds is False
             found.append(Verdict(None, f"{equation!r} {doubt}") if open_ else verdict)
+        elif equations.unread is not None:
+            found.append(Verdict(None, f"{equation!r} stands beside what cannot be formalised"))
         elif stated.names is not None and stated.names not in algebra.known:
             algebra.name(equation)
         elif _ONE_CASE.search(text):

@@ -1,6 +1,7 @@
 """The equations that a text states, made plain: LaTeX, marks of units, chains, and what is counted on either side.
 
-A text in which an `=` belongs to no equation that can be read states nothing that can be held against it: `Unreadable`.
+An `=` that belongs to no equation that can be read is told as such: what else the text states may still be wrong, but not all
+that it states is known to hold. Whatever a chain begins with, its other sides are equal: "cost of all = 3 * 4 = 13" is wrong.
 
 Units and currency signs are kept as marks beside their numbers:
 
@@ -18,13 +19,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from footfall.formal.context import OPERATORS, Reading, following, not_claimed, reading
+from footfall.formal.context import OPERATORS, SENTENCE, Reading, following, not_claimed, reading
 
 _SIGNS = str.maketrans({"×": "*", "÷": "/", "−": "-", "–": "-", "·": "*", "²": "^2"})
 _WRITTEN = (
     (r"<<[^<>]*>>", ""), (r"\\\$", "$"), (r"\\(?:text|mathrm|mbox|textbf|mathbf)\s*\{([^{}]*)\}", r" \1 "),
     (r"\\\\(?![A-Za-z])|\\[\[\]]|\$\$", "\n"), (r"\$([^$\n]*[^$\s])\$(?!\d)", r"‖\1‖"),
     (r"\\[()]|(?<=[\w)}.!\]])\$", "‖"), (r"&", " "), (r"\n\s*(?==)", " "),
+    (r"(?<![\w*)\]])\*\*(?=[^\s*])([^*\n]*[^*\s]|)\*\*(?![\w*(])", r"\1"),
     (r"\\(?:left|right|q?quad|displaystyle)\b|\\[,;! ]", " "), (r"\\(?:implies|Rightarrow|therefore|to)\b", "→"),
     (r"(?<![\d.])(\d+)\s*\\[dt]?frac\s*\{(\d+)\}\s*\{(\d+)\}", r"(\1+\2/\3)⟨¼⟩"),
     (r"(?<![\d./])(\d+)\s(\d+)/(\d+)(?![\d./])", r"(\1+\2/\3)⟨¼⟩"),
@@ -44,6 +46,8 @@ _PIECE = rf"(?:\d+(?:\.\d+)?|\.\d+|{_LETTER}|[-+*/^()=]|⟨[^⟨⟩]*⟩)"
 _SPAN = re.compile(rf"{_PIECE}(?:[^\S\n]*{_PIECE})*")
 _RUN_TOGETHER = re.compile(r"\d\s+[\d.]")
 _JOINT = re.compile(r"\s*,?\s*(?:or|and|,)\s*", re.IGNORECASE)
+_COMPUTED = re.compile(r"[\d+*/^!\\(]")
+"""What the name of a quantity ("the cost of all apples") does not hold."""
 _VALUE = re.compile(r"\s*([A-Za-z])\s*=\s*[-()\d./\s]+")
 
 
@@ -71,33 +75,58 @@ class _Link(NamedTuple):
     names: bool
 
 
-def equations_in(text: str) -> list[Stated]:
+class Equations(NamedTuple):
+    """What a text states."""
+
+    stated: list[Stated]
+    unread: str | None
+    """Why an `=` of the text is in none of them; `None` if all are read."""
+
+
+def equations_in(text: str) -> Equations:
     """The equations that a text states; alternatives (`x = 2 or x = 3`) are one, a chain `a = b = c` is two."""
     plain = _plain(text)
     spans = [span for span in _SPAN.finditer(plain) if "=" in span[0]]
+    read = sum(span[0].count("=") for span in spans) == plain.count("=")
+    unread = None if read else "an equation cannot be formalised"
     found: list[Stated] = []
     before, end = "", 0
     for k, span in enumerate(spans):
         between = plain[end : span.start()]
         before, end = before + between, span.end()
-        sides = bare(span[0]).split("=")
-        after, until = plain[end:].replace("‖", " "), spans[k + 1].start() - end if k + 1 < len(spans) else None
-        how = _reading(before.replace("‖", " "), bare(span[0]), after, until)
-        if how == "lost" or not all(side.strip() for side in sides) or _RUN_TOGETHER.search(bare(span[0])):
-            raise Unreadable(f"cannot be formalised: {bare(span[0]).strip()!r}")
-        if any("i" in names_in([side]) and side.strip() != "i" for side in sides):
-            raise Unreadable(f"cannot be formalised: i in {bare(span[0]).strip()!r} may be the imaginary unit")
-        joint = _JOINT.fullmatch(between) if found else None
-        if joint and len(sides) == 2 and _alternatives(found[-1].equation, bare(span[0]), joint[0]):
+        until = spans[k + 1].start() - end if k + 1 < len(spans) else None
+        try:
+            stated, open_ = _of_span(plain, span, before, until)
+        except Unreadable as reason:
+            stated, open_ = [], str(reason)
+        unread = unread or open_
+        joint = _JOINT.fullmatch(between) if found and len(stated) == 1 else None
+        if joint and _alternatives(found[-1].equation, bare(span[0]), joint[0]):
             found[-1] = Stated(f"{found[-1].equation} or {bare(span[0]).strip()}")
         else:
-            doubt = "may lack a number beside it" if how == "doubtful" else not_claimed(plain, span.start(), end)
-            stated = _stated(span[0].split("="), counted_after(after), doubt)
-            cut = following(after, until) == "lost"  # then nobody knows all that is named
-            found += [each._replace(names=None) if cut else each for each in stated]
-    if sum(stated.equation.count("=") for stated in found) != plain.count("="):
-        raise Unreadable("an equation cannot be formalised")
-    return found
+            found += stated
+    return Equations(found, unread)
+
+
+def _of_span(plain: str, span: re.Match[str], before: str, until: int | None) -> Equations:
+    """The equations of one chain; earlier ones are taken out of the text `before` it, the next begins at `until`."""
+    sides, unread = span[0].split("="), None
+    after = plain[span.end() :].replace("‖", " ")
+    how = _reading(before.replace("‖", " "), bare(span[0]), after, until)
+    if (how == "lost" or not bare(sides[0]).strip()) and len(sides) > 2 and not names_in([bare(span[0])]):
+        # Whatever stands before the first sign, the sides after it are equal to each other: nothing but a sign is before them.
+        if _COMPUTED.search(SENTENCE.split(before + sides[0])[-1]):
+            unread = f"cannot be formalised: what is equal to {bare(sides[1]).strip()!r}"
+        sides, how = sides[1:], following(after, until)
+    whole = bare("=".join(sides))
+    if how == "lost" or not all(bare(side).strip() for side in sides) or _RUN_TOGETHER.search(whole):
+        raise Unreadable(f"cannot be formalised: {bare(span[0]).strip()!r}")
+    if any("i" in names_in([side]) and side.strip() != "i" for side in map(bare, sides)):
+        raise Unreadable(f"cannot be formalised: i in {whole.strip()!r} may be the imaginary unit")
+    doubt = "may lack a number beside it" if how == "doubtful" else not_claimed(plain, span.start(), span.end())
+    stated = _stated(sides, counted_after(after), doubt)
+    cut = following(after, until) == "lost"  # then nobody knows all that is named
+    return Equations([each._replace(names=None) if cut else each for each in stated], unread)
 
 
 def _plain(text: str) -> str:
@@ -183,7 +212,12 @@ def letters_in(text: str) -> set[str]:
 
 _GAP = r"[^\S\n]"
 _NO_UNIT = rf"(?!{OPERATORS}\b)[a-zA-Z]{{2,}}"
-_UNIT = re.compile(rf"(?<=\d){_GAP}+({_NO_UNIT}(?:{_GAP}+{_NO_UNIT})?){_GAP}*(?=[-+*/=)])", re.IGNORECASE)
+_UNIT = re.compile(
+    rf"(?<=\d){_GAP}+({_NO_UNIT}(?:{_GAP}+{_NO_UNIT})?(?:/{_NO_UNIT})?){_GAP}*(?=[-+*=)]|/{_GAP}*\W)", re.IGNORECASE
+)
+_NOTED = rf"(?:{_NO_UNIT}|a|per)"
+_NOTE = re.compile(rf"(?<=[\w)⟩]){_GAP}*\({_NOTED}(?:{_GAP}+{_NOTED}){{0,7}}\)", re.IGNORECASE)
+"""What a number is, in brackets: "5 (man) + 4 (wife)"."""
 _MARK = re.compile(r"⟨([^⟨⟩]*)⟩")
 _CURRENCIES = {"$": "dollar", "€": "euro", "£": "pound"}
 _NEXT = re.compile(rf"{_GAP}*([A-Za-z]{{2,}})\b")
@@ -210,7 +244,7 @@ _KINDS = (
 
 def marked(text: str) -> str:
     """The text with each unit before an operation, and each currency sign, as a mark: `5 ⟨apple⟩ + 3 ⟨apple⟩`."""
-    text = re.sub(r"[$€£]", lambda match: f"⟨{_CURRENCIES[match[0]]}⟩", text)
+    text = _NOTE.sub(" ", re.sub(r"[$€£]", lambda match: f"⟨{_CURRENCIES[match[0]]}⟩", text))
     return _UNIT.sub(lambda match: f" ⟨{_singular(match[1].split()[-1])}⟩ ", text)
 
 

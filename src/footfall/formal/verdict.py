@@ -9,7 +9,7 @@ from typing import NamedTuple
 from footfall.answers import equal
 from footfall.types import Problem
 
-ANSWER = re.compile(r"(?:\banswers? (?:is|are)\b\s*:?|^\s*####)\s*(.+?)[.!\s]*$", re.IGNORECASE | re.DOTALL)
+ANSWER = re.compile(r"(?:\banswers? (?:is|are)\b\s*:?|^\s*####)\s*([^\s:].*?)[.!\s]*$", re.IGNORECASE | re.DOTALL)
 
 _SENTENCE = re.compile(r"[.;!?]\s|\n")
 _COUNTED = re.compile(r"\d\s*([A-Za-z]{2,})")
