@@ -217,7 +217,7 @@ def _content(path: Path) -> Any:
         found = json.loads(path.read_text(encoding="utf-8"))
         return {name: {**kept, "rows": [one in known for one in kept["rows"]]} for name, kept in found.items()}
     if path.name == "checksums.json":  # the Trainer's state holds seconds: are they those of the files beside them?
-        from footfall.train.checkpoints import checksum
+        from footfall.hashing import checksum
 
         sums = json.loads(path.read_text(encoding="utf-8"))
         return {name: checksum(path.with_name(name)) == found for name, found in sums.items()}
