@@ -20,7 +20,7 @@ from footfall.train import TrainConfig, train_prm
 from footfall.train.imitation import ImitationConfig, imitate
 from footfall.train.objectives import make_objective
 from footfall.train.writers import train_writer
-from footfall.types import Json, Judged, Judgement
+from footfall.types import Json, Judged, Judgement, Problem
 from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
 from tests.reward.tiny_models import byte_tokenizer, decoder, trace
 
@@ -257,6 +257,16 @@ def test_a_model_to_go_on_from_keeps_its_head_template_and_adapters(lm: Path, tm
     for change, message in wrong:
         with pytest.raises(ValueError, match=message):
             train_prm(rows(1.0, 0.0), folder, replace(first, **change), tmp_path / "more", resume=False)
+
+
+def test_patience_needs_labels_to_judge_by(lm: Path, tmp_path: Path) -> None:
+    """Without any the held-out loss was 0 after each epoch, so the first epoch's weights were the best."""
+    unlabelled = [Judged(replace(t, problem=Problem("other", "other")), None) for t, _ in rows(1.0, 0.0)]
+    config = replace(CONFIG, eval_share=0.1, epochs=3, patience=1)
+    with pytest.raises(
+        ValueError, match=r"patience goes by the held-out loss, and none of 4 held-out traces has a label"
+    ):
+        train_prm(rows(1.0, 0.0), lm, config, tmp_path, held_out=unlabelled)
 
 
 # -- the longest trace

@@ -191,6 +191,11 @@ def _train_head(job: _Job) -> TrainResult:
     held, held_report = make_examples(held_rows, model, objective, config.too_long)
     held = [example for example in held if not example.marks]
     _refuse_nothing_to_learn(train, objective)
+    if config.patience is not None and not held:
+        raise ValueError(
+            f"patience goes by the held-out loss, and none of {len(held_rows)} held-out traces has a label that can be used: "
+            "hold out more (eval_share), label those, or leave patience out"
+        )
     model.prm_config = replace(model.prm_config, training=replace(job, objective=objective).facts())
     callbacks = callbacks_for(config, *((job.progress, job.logged) if is_main() else (None, None)))
     if job.measured is not None and held:
