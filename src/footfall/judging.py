@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from footfall.types import Judgement, Trajectory, Unjudged
+from footfall.types import Judged, Judgement, Trajectory, Unjudged
 
 
 class Bound(NamedTuple):
@@ -58,6 +58,8 @@ class Traits:
     """Reads traces whose last step is unfinished. Without it they are judged as if they were whole."""
     prepare: Callable[[Sequence[Trajectory]], Sequence[Trajectory]] | None = None
     """Cuts all traces of a data set anew before any of them is judged."""
+    settle: Callable[[Sequence[Judged]], Sequence[Judged]] | None = None
+    """Takes labels away when all rows of a data set have them, for what only shows then, as balance does."""
     refusal: Callable[[Trajectory], Unjudged | None] | None = None
     """Why a trace cannot be judged, whatever is asked about it."""
     separators: tuple[str, ...] = ()

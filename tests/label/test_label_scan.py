@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from footfall import cli
+from footfall.formats import read, write_parquet
 from footfall.label.monte_carlo import MonteCarlo
-from footfall.label.scan import balanced, label_noise, scan
+from footfall.label.scan import balanced, evened, label_noise, scan
 from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.types import Judged, Judgement
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
@@ -25,6 +33,45 @@ def test_as_many_right_as_wrong_traces_are_kept_in_order() -> None:
     assert [rows.index(r) for r in kept] == sorted(rows.index(r) for r in kept)
     assert balanced(rows, seed=1) == kept
     assert any(balanced(rows, seed) != kept for seed in range(2, 9)), "which ones is drawn"
+
+
+def test_labels_to_spare_are_taken_away_in_place() -> None:
+    rows = [row(7, n, 1.0) for n in range(6)] + [row(8, n, 0.0) for n in range(2)] + [row(9, 0, None)]
+    found = list(evened(rows, seed=1))
+    kept = [r for r in found if r.judgement is not None and r.judgement.values != (None,)]
+    assert [r.trajectory for r in found] == [r.trajectory for r in rows] and kept == balanced(rows, seed=1)
+    (why,) = {r.judgement.failures[0] for r in found[:6] if r not in kept and r.judgement and r.judgement.failures[0]}
+    assert why == "left out for balance: 2 right and as many wrong traces keep their labels (--set balance=false: all)"
+
+
+def test_the_command_labels_as_many_right_as_wrong_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    drawn = draw_traces(POLICY, [WORLD.prefix(problem) for problem in WORLD.problems(12, 5)], 8, SamplingParams(seed=5))
+    write_parquet(tmp_path / "traces.parquet", [trace for traces in drawn for trace in traces], "trajectory")
+    words = [
+        "label",
+        "--data",
+        "traces.parquet",
+        "--method",
+        "scan",
+        "--policy",
+        "scripted-arithmetic",
+        "--json",
+        "--rollouts",
+        "4",
+    ]
+
+    def labelled(*more: str) -> Counter[bool | None]:
+        assert cli.main([*words, "--set", "responses=8", "confidence=0.4", *more]) == 0
+        rows = read(json.loads(capsys.readouterr().out)["file"])
+        return Counter(
+            r.trajectory.correct for r in rows if r.judgement and any(v is not None for v in r.judgement.values)
+        )
+
+    whole, even = labelled("balance=false"), labelled()
+    assert whole[True] > whole[False] > 0 and even == {True: whole[False], False: whole[False]}
 
 
 def test_without_wrong_traces_nothing_is_left() -> None:

@@ -16,6 +16,7 @@ from footfall.policy.splitting import trajectory_from_ids
 from footfall.registry import create, declared, parts
 from footfall.rl.groups import (
     Chosen,
+    Credit,
     Credited,
     Filter,
     Group,
@@ -308,3 +309,12 @@ def test_what_a_filter_leaves_out_is_in_no_statistic() -> None:
     np.testing.assert_allclose(said.advantages[2], 2 * alone.advantages[1])
     assert not said.advantages[1].any() and not said.weights[1].any()
     assert [at for at, _ in credited(groups, create("credit", "grpo"))] == [0]
+
+
+def test_credits_and_filters_are_keys() -> None:
+    """Of a cache or a table of runs, whatever their settings are."""
+    made = [create(kind, name) for kind in ("credit", "filter") for name in parts(kind)]
+    made += [create("credit", "grpo", scale="none"), create("credit", "rlcm", extra="brier")]
+    assert len({each: i for i, each in enumerate(made)}) == len(made) and made[0] == replace(made[0])
+    needs: Any = ["outcome"]
+    assert hash(Credit(needs, made[0].rule)) and hash(Filter(needs, lambda groups: []))

@@ -200,7 +200,9 @@ def _found(
     """The given traces with their judgements, or the traces that the method wrote itself."""
     if isinstance(method, TreeLabeller):
         return harvested(run, method, traces, config.chunk)
-    return Found(Mapped(Judged, traces, JudgeInRun(run, method, config.chunk, stored).kept(traces)))
+    rows: Sequence[Judged] = Mapped(Judged, traces, JudgeInRun(run, method, config.chunk, stored).kept(traces))
+    settle = traits(method).settle
+    return Found(rows if settle is None else settle(rows))
 
 
 def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> Judge | TreeLabeller:

@@ -8,16 +8,20 @@ taken as they are, and in a wrong trace (first step t* with c_t = 0, found step 
 
 Steps after t* have no label. A wrong trace costs (t* + 1) · R rollouts, less R if t* is its last step: the outcome of a
 finished trace is known. The N responses of a problem are shared by all its traces. The robust training stage is
-cross-entropy on these soft labels (`soft-bce`), on as many right as wrong traces (`balanced`).
+cross-entropy on these soft labels (`soft-bce`), on as many right as wrong traces (`balanced`; the labeller takes the labels of
+the others away, when all traces of a data set are judged).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from footfall.drive.rollouts import Done, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
+from footfall.formats import Mapped
+from footfall.judging import Traits
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import ROLLOUTS, Declared, label_row, register
 from footfall.types import AFTER_ERROR, Judged, Judgement, Reason, Trajectory, Unjudged, content_key
@@ -34,12 +38,41 @@ def denoised(success_rates: Sequence[float], confidence: float, window: int = 2)
 
 def balanced(rows: Sequence[Judged], seed: int = 0) -> list[Judged]:
     """As many labelled right traces as labelled wrong ones, drawn by content; what is kept stays in order."""
-    labelled = [row for row in rows if row.judgement is not None and any(v is not None for v in row.judgement.values)]
-    order = sorted(range(len(labelled)), key=lambda i: content_key("balance", seed, i, labelled[i].trajectory.key))
-    right = [i for i in order if labelled[i].trajectory.correct]
-    wrong = [i for i in order if not labelled[i].trajectory.correct]
-    size = min(len(right), len(wrong))
-    return [labelled[i] for i in sorted(right[:size] + wrong[:size])]
+    return [rows[at] for at in sorted(_drawn(rows, seed))]
+
+
+def evened(rows: Sequence[Judged], seed: int = 0) -> Sequence[Judged]:
+    """The same in place: all rows, those that are to spare without their labels."""
+    kept = _drawn(rows, seed)
+    spared = Unjudged(
+        Reason.NOT_ASKED,
+        f"left out for balance: {len(kept) // 2} right and as many wrong traces keep their labels (--set balance=false: all)",
+    )
+
+    def settled(at: int, row: Judged) -> Judged:
+        said = row.judgement
+        if at in kept or said is None:
+            return row
+        told = said.failures or (None,) * len(said.values)
+        return Judged(
+            row.trajectory,
+            replace(said, values=(None,) * len(told), failures=tuple(why or spared for why in told)),
+        )
+
+    return Mapped(settled, range(len(rows)), rows)
+
+
+def _drawn(rows: Sequence[Judged], seed: int) -> set[int]:
+    """Places of as many labelled right traces as labelled wrong ones. Of many rows few are in memory."""
+    sides: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
+    labelled = 0
+    for at, row in enumerate(rows):
+        if row.judgement is not None and any(value is not None for value in row.judgement.values):
+            chance = content_key("balance", seed, labelled, row.trajectory.key)
+            sides[bool(row.trajectory.correct)].append((chance, at))
+            labelled += 1
+    size = min(map(len, sides.values()))
+    return {at for side in sides.values() for _, at in sorted(side)[:size]}
 
 
 class Noise(NamedTuple):
@@ -86,6 +119,8 @@ class SelfDenoising:
     window: int = 2
     """d: so many steps before the error keep a soft label."""
     params: SamplingParams = SamplingParams()
+    balance: bool = True
+    """Whether as many right as wrong traces of a data set keep their labels."""
 
     def __post_init__(self) -> None:
         if self.rollouts < 1 or self.responses < 1 or self.window < 0 or not 0 < self.confidence <= 1:
@@ -95,6 +130,10 @@ class SelfDenoising:
     def name(self) -> str:
         settings = f"R={self.rollouts},N={self.responses},confidence={self.confidence},d={self.window}"
         return f"scan({self.policy.name},{settings},{drawn(self.params)})"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(settle=partial(evened, seed=self.params.seed) if self.balance else None)
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
@@ -157,7 +196,8 @@ def scan(
     responses: int = 128,
     confidence: float = 0.75,
     window: int = 2,
+    balance: bool = True,
     params: SamplingParams = SamplingParams(),
 ) -> SelfDenoising:
     """Monte Carlo on confident problems, softened before the error it finds (SCAN's self-denoised labels)."""
-    return SelfDenoising(policy, rollouts, responses, confidence, window, params)
+    return SelfDenoising(policy, rollouts, responses, confidence, window, params, balance)

@@ -338,6 +338,9 @@ class Credit:
     """What it reads where it is known, and does without."""
     idle: IdleSettings = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "needs", tuple(self.needs))  # a list is no part of a key
+
     def __call__(self, groups: Sequence[Group]) -> list[Credited]:
         """One result a group."""
         left = [
@@ -388,6 +391,9 @@ class Filter:
     needs: tuple[Needs, ...]
     choose: Callable[[Sequence[Group]], list[Chosen]]
     idle: IdleSettings = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "needs", tuple(self.needs))
 
     def __call__(self, groups: Sequence[Group]) -> list[Chosen]:
         """Groups that are trained on."""
