@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from footfall.reward.config import CONFIG_FILE
-from footfall.train.run import MODEL, RESULT, open_run, remove_run
+from footfall.train.run import CHECKPOINTS, MODEL, RESULT, open_run, remove_run
 
 PLAN: dict[str, Any] = {"config": {"seed": 0}}
 
@@ -36,3 +36,14 @@ def test_a_run_that_was_removed_in_part_is_no_finished_one(
             remove(tmp_path)
     assert (tmp_path / MODEL / CONFIG_FILE).exists()
     assert open_run(tmp_path, PLAN, resume=True) is None
+
+
+def test_a_run_that_was_refused_does_not_hold_its_folder_against_the_corrected_one(tmp_path: Path) -> None:
+    """A setting that was mended was told to choose another folder."""
+    assert open_run(tmp_path, PLAN, resume=True) is None
+    mended = {"config": {"seed": 1}}
+    assert open_run(tmp_path, mended, resume=True) is None
+    (tmp_path / CHECKPOINTS).mkdir()
+    with pytest.raises(ValueError, match="holds a run with other config; choose another folder"):
+        open_run(tmp_path, PLAN, resume=True)
+    assert open_run(tmp_path, mended, resume=True) is None

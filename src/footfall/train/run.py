@@ -9,8 +9,8 @@
     held_out.parquet  traces that were held out, with the model's values and their labels
     result.json   how training went
 
-A second call with the same folder refuses another plan, reads a finished run back and goes on with an unfinished one. A kill at
-any moment leaves a folder that one can go on with.
+A second call with the same folder refuses another plan, unless the first was refused before it had done anything; it reads a
+finished run back and goes on with an unfinished one. A kill at any moment leaves a folder that one can go on with.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ PLAN, RESULT, MODEL, CHECKPOINTS = "train.json", "result.json", "model", "checkp
 HELD_OUT, REFERENCE, ROW_WEIGHTS = "held_out.parquet", "reference.json", "row_weights.json"
 PUBLISHED = "published"
 """The model in the format of `as_family`."""
+_FILES = (RESULT, HELD_OUT, REFERENCE, ROW_WEIGHTS)
+_FOLDERS = (MODEL, CHECKPOINTS, PUBLISHED, f"{MODEL}.partial", f"{PUBLISHED}.partial")
+"""What a run leaves beside its plan; one that was refused has left none of it."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +119,9 @@ def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any]
     """The stored result of a finished run with this plan, or None with `out` ready for work."""
     if out.exists() and not resume:
         (out / RESULT).unlink(missing_ok=True)  # first, as in `remove_run`
-        for name in (MODEL, CHECKPOINTS, PUBLISHED, f"{MODEL}.partial", f"{PUBLISHED}.partial"):
+        for name in _FOLDERS:
             shutil.rmtree(out / name, ignore_errors=True)
-        for name in (PLAN, HELD_OUT, REFERENCE, ROW_WEIGHTS):
+        for name in (PLAN, *_FILES):
             (out / name).unlink(missing_ok=True)
     stored = out / PLAN
     if stored.is_file():
@@ -127,7 +130,7 @@ def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any]
             known["config"].pop("save_every", None)  # written by earlier versions
             if "taught" in plan:
                 known.setdefault("taught", plan["taught"])  # not written by earlier versions
-        if known != plan:
+        if known != plan and any((out / name).exists() for name in (*_FILES, *_FOLDERS)):
             different = sorted(k for k in {*known, *plan} if known.get(k) != plan.get(k))
             raise ValueError(
                 f"{out} holds a run with other {', '.join(different)}; choose another folder, or resume=False to start over"
