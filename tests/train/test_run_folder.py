@@ -54,3 +54,14 @@ def test_checkpoints_that_a_killed_removal_left_are_not_gone_on_from(
     assert (tmp_path / CHECKPOINTS).exists()
     assert open_run(tmp_path, PLAN, resume=True) is None
     assert not (tmp_path / CHECKPOINTS).exists()
+
+
+def test_a_run_that_was_refused_does_not_hold_its_folder_against_the_corrected_one(tmp_path: Path) -> None:
+    """A setting that was mended was told to choose another folder."""
+    assert open_run(tmp_path, PLAN, resume=True) is None
+    mended = {"config": {"seed": 1}}
+    assert open_run(tmp_path, mended, resume=True) is None
+    (tmp_path / CHECKPOINTS).mkdir()
+    with pytest.raises(ValueError, match="holds a run with other config; choose another folder"):
+        open_run(tmp_path, PLAN, resume=True)
+    assert open_run(tmp_path, mended, resume=True) is None

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from footfall.commands.train import _show
-from footfall.train import TrainResult, train_prm
+from footfall.train import TrainConfig, TrainResult, train_prm
 from footfall.train.config import LARGE_LR, LORA_LR, SMALL, SMALL_LR, usual_lr
 from footfall.train.first_error import HeldOutErrors, cross_tuned, first_error
 from footfall.types import Judged, Judgement
@@ -124,6 +124,17 @@ def test_values_that_are_all_equal_find_nothing() -> None:
 def test_the_rate_where_none_is_named_depends_on_what_is_trained() -> None:
     assert usual_lr(1_100_000, lora=False) == usual_lr(1_100_000, lora=True) == SMALL_LR
     assert (usual_lr(SMALL, lora=True), usual_lr(SMALL, lora=False)) == (LORA_LR, LARGE_LR)
+
+
+@pytest.mark.parametrize(("head", "rate"), [("linear", LARGE_LR), ("frozen-linear", SMALL_LR)])
+def test_the_rate_of_a_head_on_a_frozen_decoder_is_that_of_the_head(
+    head: str, rate: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large decoder it was the rate of all its weights, at which a linear probe does not learn."""
+    monkeypatch.setattr("footfall.train.config.SMALL", 1000)
+    base = backbone_folder(tmp_path / "lm")
+    config = TrainConfig(epochs=1, eval_share=0, head=head, device="cpu")
+    assert train_prm(rows(8), base, config, tmp_path / "run").lr == rate
 
 
 def test_a_stored_figure_of_a_run_reads_back() -> None:

@@ -101,3 +101,11 @@ def test_an_answer_that_would_be_cut_is_refused(tmp_path: Path) -> None:
     long = [*PAIRS, Pair("right", "Start with 1.", "1 + 1 = 2", "9 " * 600)]
     with pytest.raises(ValueError, match=r"have \d{4} tokens, and the model reads 512: leave the pair out"):
         trainer(tmp_path, long)
+
+
+@pytest.mark.parametrize("setting", [{"loss_type": ["ipo"]}, {"label_smoothing": 0.1}])
+def test_another_loss_of_trl_is_refused(setting: dict[str, Any], tmp_path: Path) -> None:
+    """It was taken and had no effect."""
+    args = DPOConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none", **setting)
+    with pytest.raises(ValueError, match=f"{next(iter(setting))}=.* would not be heeded: MAH-DPO has one loss"):
+        MultiHeadDPOTrainer(small(), load_tokenizer(str(EMBEDDED)), PAIRS, args)

@@ -7,15 +7,15 @@ A pair of objective i is compared under head i alone, z_i = W_i h, against a fro
 W_1 is the model's own output layer, the others are copies with a little noise. Since Σ_i w_i z_i = (Σ_i w_i W_i) h, heads that
 are mixed with weights are one ordinary model (`mixed`), which every engine and server can run.
 
-TRL's `DPOTrainer` keeps the data, the loop, accelerate and loggers; it needs the extra `rl`. What of its options changes the
-loss (`loss_type` and the like) has no effect here but `beta`.
+TRL's `DPOTrainer` keeps the data, the loop, accelerate and loggers; it needs the extra `rl`. Its options that make another loss
+(`loss_type` and the like) are refused, for the loss is this one; `beta` is heeded.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 import torch
@@ -30,6 +30,12 @@ from footfall.train.finite import Finite
 from footfall.train.online import multi_head_dpo_loss
 from footfall.train.writers import Silent
 from footfall.types import Trajectory
+
+_UNHEARD = (
+    "loss_type", "loss_weights", "ld_alpha", "f_divergence_type", "label_smoothing", "use_weighting",
+    "precompute_ref_log_probs",
+)  # fmt: skip
+"""What of TRL's options is about a loss or a reference that is not made here."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,19 @@ def mixed(model: PreTrainedModel, weights: Sequence[float]) -> PreTrainedModel:
     return made
 
 
+def refuse_unheard(args: DPOConfig) -> None:
+    """Refuse settings of TRL that would change nothing here."""
+    usual = {
+        each.name: each.default if each.default_factory is MISSING else each.default_factory()
+        for each in fields(DPOConfig) if each.name in _UNHEARD
+    }  # fmt: skip
+    for name, default in usual.items():
+        if (said := getattr(args, name)) not in (default, [default]):
+            raise ValueError(
+                f"{name}={said!r} would not be heeded: MAH-DPO has one loss, of `beta` alone; leave it out"
+            )
+
+
 class _WithObjectives(DataCollatorForPreference):
     def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
         base: Any = super()
@@ -104,6 +123,7 @@ class MultiHeadDPOTrainer(Finite, Silent, DPOTrainer):
         noise: float = 1e-3,
     ) -> None:
         """`weights` of the objectives' losses; without, their mean. Heads are in the order of `objectives`."""
+        refuse_unheard(args)
         self.objectives = list(dict.fromkeys(pair.objective for pair in pairs))
         if not self.objectives or (weights is not None and set(weights) != set(self.objectives)):
             raise ValueError(f"pairs are of the objectives {self.objectives}; give each of them a weight, or none")

@@ -182,7 +182,7 @@ class _Job:
 def _train_head(job: _Job) -> TrainResult:
     """A decoder with a head. On several processes all train, and the main one goes on alone from `_finish` on."""
     config, model = job.config, _begin(job)
-    lr = config.lr or usual_lr(model.size, model.prm_config.lora)
+    lr = config.lr or _usual_lr(model)
     objective = fitted_to(job.objective, model.readout, str(model.prm_config.backbone))
     train_rows, held_rows = job.split()
     train_rows, meta_rows = job.split_meta(train_rows, held_rows)
@@ -248,6 +248,12 @@ def _first_errors(model: PRM, held: Sequence[Judged], objective: Objective, seed
     marking = bool(model.family.marks) and model.family.marks == objective.beside
     reads = partial(reads_by_own_marks, model) if marking else None
     return held_out_errors(model, held, objective.is_good, seed, reads)
+
+
+def _usual_lr(model: PRM) -> float:
+    """By what is trained: of a decoder that is frozen, its head alone."""
+    trained = model.head.parameters() if model.head.frozen else model.parameters()
+    return usual_lr(sum(weight.numel() for weight in trained), model.prm_config.lora)
 
 
 def _begin(job: _Job) -> PRM:

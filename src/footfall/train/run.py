@@ -9,8 +9,8 @@
     held_out.parquet  traces that were held out, with the model's values and their labels
     result.json   how training went
 
-A second call with the same folder refuses another plan, reads a finished run back and goes on with an unfinished one. A kill at
-any moment leaves a folder that one can go on with.
+A second call with the same folder refuses another plan, unless the first was refused before it had done anything; it reads a
+finished run back and goes on with an unfinished one. A kill at any moment leaves a folder that one can go on with.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any]
             known["config"].pop("save_every", None)  # written by earlier versions
             if "taught" in plan:
                 known.setdefault("taught", plan["taught"])  # not written by earlier versions
-        if known != plan:
+        if known != plan and any((out / name).exists() for name in (RESULT, *OWN[1:])):
             different = sorted(k for k in {*known, *plan} if known.get(k) != plan.get(k))
             raise ValueError(
                 f"{out} holds a run with other {', '.join(different)}; choose another folder, or resume=False to start over"
