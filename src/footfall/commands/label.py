@@ -44,7 +44,7 @@ from footfall.commands._running import (
 from footfall.commands._sources import read_many
 from footfall.commands._trees import Found, growing, harvested, tree_labeller, without_answer
 from footfall.drive.trees import ELSEWHERE, TreeLabeller
-from footfall.formats import Mapped, read_parquet, write_parquet
+from footfall.formats import DamagedError, Mapped, read_parquet, set_aside, write_parquet
 from footfall.judging import traits
 from footfall.label.counting import Rehearsal
 from footfall.policy.protocol import Policy
@@ -224,13 +224,22 @@ def _drop_unlabelled(folder: Path) -> None:
     """Remove the finished chunks that hold a step without a label, or a problem without a tree. In a row of a tree's node
     all steps but its last are valued in other rows."""
     for shard in sorted(folder.glob("judgements/*.parquet")):
-        if any(None in judgement.values for judgement in read_parquet(shard, "judgement")):
+        if any(None in judgement.values for judgement in _kept(shard, "judgement")):
             shard.unlink()
     for shard in sorted(folder.glob("trees/*.parquet")):
-        (found,) = read_parquet(shard, "harvest")
-        silent = (said.failure(k) for _, said in found.rows if said for k, v in enumerate(said.values) if v is None)
-        if found.barren or any(reason != ELSEWHERE for reason in silent):
-            shard.unlink()
+        for found in _kept(shard, "harvest"):
+            silent = (said.failure(k) for _, said in found.rows if said for k, v in enumerate(said.values) if v is None)
+            if found.barren or any(reason != ELSEWHERE for reason in silent):
+                shard.unlink()
+
+
+def _kept(shard: Path, kind: str) -> list[Any]:
+    """The rows of a chunk; none of a damaged one, which is set aside."""
+    try:
+        return read_parquet(shard, kind)
+    except DamagedError as error:
+        set_aside(shard, error)
+        return []
 
 
 def _summary(found: Found) -> dict[str, Any]:
