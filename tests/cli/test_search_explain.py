@@ -89,6 +89,18 @@ def test_a_file_that_no_search_wrote_is_not_written_over(tmp_path: Path, capsys:
     assert "ends in .jsonl" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore:.*It is now results.parquet.damaged")
+def test_damaged_results_are_named_and_put_together_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words, file = [*WORDS, "--out", str(tmp_path)], tmp_path / "results.parquet"
+    assert cli.main(words) == 0
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    assert cli.main([*words, "--explain", "any"]) == 2
+    assert "the same command without --explain puts it together again" in capsys.readouterr().err
+    assert cli.main(words) == 0
+    assert file.read_bytes() == whole and file.with_name("results.parquet.damaged").exists()
+
+
 def test_what_cannot_be_explained_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["search", "--out", str(tmp_path), "--explain", "x"]) == 2
     assert "holds no finished search" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from footfall.commands._output import facts, figures, next_command
 from footfall.commands._parts import found_in_words
-from footfall.formats import Mapped, atomic_write, iter_parquet
+from footfall.formats import DamagedError, Mapped, atomic_write, iter_parquet
 from footfall.formats.ids import apart
 from footfall.reports.pages import Named, limited_in_words, write_page
 from footfall.reports.search_page import ACCURACIES, tree_page
@@ -276,11 +276,14 @@ def find_result(folder: Path, problem: str) -> SearchResult:
             f"{folder} holds no finished search: run the same command without --explain first, or name it by --out"
         )
     others, some = 0, []
-    for result in iter_parquet(file, "search-result"):
-        if result.problem.id == problem:
-            return cast(SearchResult, result)
-        others += 1
-        some += [shown_id(result.problem.id)] if others <= _SUCH_AS else []
+    try:
+        for result in iter_parquet(file, "search-result"):
+            if result.problem.id == problem:
+                return cast(SearchResult, result)
+            others += 1
+            some += [shown_id(result.problem.id)] if others <= _SUCH_AS else []
+    except DamagedError as error:
+        raise ValueError(f"{error}; the same command without --explain puts it together again") from error
     raise ValueError(
         f"{file}: no problem is called {shown_id(problem)!r}; there are {others}, such as {', '.join(some)}"
     )

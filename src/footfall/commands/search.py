@@ -210,11 +210,18 @@ def _solving(searcher: Searcher) -> Task:
 
 
 def _any_failed(folder: Path) -> bool:
-    """Whether the run in the folder ended with problems to try again. Their judge is asked anew: the store has what it said."""
-    from footfall.formats import iter_parquet
+    """Whether the run in the folder ended with problems to try again. Their judge is asked anew: the store has what it said.
+
+    A damaged file is set aside: what it held is in the run's shards, and is put together again.
+    """
+    from footfall.formats import DamagedError, iter_parquet, set_aside
 
     file = folder / _RESULTS
-    return file.is_file() and any(map(call_failed, iter_parquet(file, "search-result")))
+    try:
+        return file.is_file() and any(map(call_failed, iter_parquet(file, "search-result")))
+    except DamagedError as error:
+        set_aside(file, error)
+        return False
 
 
 def _explain(config: SearchConfig, problem: str) -> int:
