@@ -233,6 +233,7 @@ def test_an_option_of_another_method_is_refused(server: Server, capsys: pytest.C
             "--temperature 0: all 8 rollouts of a text would be one and the same; say --rollouts 1",
         ),
         (("--method", "scan", "--rollouts", "1", "--temperature", "0"), "all 128 responses of a text would be one"),
+        (("--method", "relative-progress", "--temperature", "0"), "all 32 pass_rollouts of a text would be one"),
         (("--method", "omegaprm", "--trees", "2", "--temperature", "0"), "all 8 rollouts of a text would be one"),
     ],
 )

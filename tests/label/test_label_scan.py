@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ def test_labels_to_spare_are_taken_away_in_place() -> None:
     kept = [r for r in found if r.judgement is not None and r.judgement.values != (None,)]
     assert [r.trajectory for r in found] == [r.trajectory for r in rows] and kept == balanced(rows, seed=1)
     (why,) = {r.judgement.failures[0] for r in found[:6] if r not in kept and r.judgement and r.judgement.failures[0]}
+    unsaid = [r._replace(trajectory=replace(r.trajectory, correct=None)) for r in rows]  # as of a file without outcomes
+    assert [r.judgement for r in evened(unsaid, seed=1)] == [r.judgement for r in found]
     assert why == "left out for balance: 2 right and as many wrong traces keep their labels (--set balance=false: all)"
 
 

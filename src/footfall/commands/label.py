@@ -227,7 +227,7 @@ def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> J
     return made
 
 
-_SEVERAL = ("rollouts", "responses", "n")
+_SEVERAL = ("rollouts", "pass_rollouts", "responses", "n")
 """What labellers call the number of completions of one text."""
 
 

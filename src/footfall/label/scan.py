@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from footfall.drive.rollouts import Done, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
+from footfall.drive.rollouts import Done, Plan, Probe, RolloutCache, drawn, finished, graded, of_answered, run_plans
 from footfall.formats import Mapped
 from footfall.judging import Traits
 from footfall.policy.protocol import Policy, SamplingParams
@@ -69,7 +69,7 @@ def _drawn(rows: Sequence[Judged], seed: int) -> set[int]:
     for at, row in enumerate(rows):
         if row.judgement is not None and any(value is not None for value in row.judgement.values):
             chance = content_key("balance", seed, labelled, row.trajectory.key)
-            sides[bool(row.trajectory.correct)].append((chance, at))
+            sides[bool(graded(row.trajectory).correct)].append((chance, at))
             labelled += 1
     size = min(map(len, sides.values()))
     return {at for side in sides.values() for _, at in sorted(side)[:size]}
