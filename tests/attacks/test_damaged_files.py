@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from footfall.commands.label import _drop_unlabelled
 from footfall.drive.rollout_store import RolloutStore
 from footfall.formats import FormatError, parquet_kind, parquet_pages, read_parquet, write_parquet
 from footfall.formats.parquet import read_ids
@@ -171,16 +170,6 @@ def test_a_damaged_chunk_is_set_aside_and_made_again(damage: str, tmp_path: Path
     assert done == ["t2", "t3"]
     assert shards[1].read_bytes() == whole
     assert shards[1].with_name(f"{shards[1].name}.damaged").exists()
-
-
-@pytest.mark.filterwarnings("ignore:.*made again")
-def test_label_again_sets_a_damaged_chunk_aside(tmp_path: Path) -> None:
-    for stage in ("judgements", "trees"):
-        (tmp_path / stage).mkdir()
-        (tmp_path / stage / "00000-0123456789abcdef.parquet").write_bytes(b"PAR1 torn")
-    _drop_unlabelled(tmp_path)
-    left = sorted(path.name for path in tmp_path.glob("*/*"))
-    assert left == ["00000-0123456789abcdef.parquet.damaged"] * 2
 
 
 def test_a_chunk_of_a_newer_version_is_not_taken_for_a_damaged_one(
