@@ -38,6 +38,9 @@ def refuse_ruined(weights: Iterable[tuple[str, Tensor]]) -> None:
 class Finite:
     """Put before a `transformers.Trainer`: it stops before an update by what is not finite, and saves no ruined weights."""
 
+    _losses: Tensor | None = None
+    """The sum over an update's batches; it is read once an update, for a GPU waits for who reads."""
+
     def train(self, *given: Any, **named: Any) -> Any:
         """The Trainer's; weights that it leaves are finite."""
         trainer: Any = super()
@@ -46,17 +49,20 @@ class Finite:
         return found
 
     def training_step(self, *given: Any, **named: Any) -> Any:
-        """The Trainer's; a loss that is not finite stops the run."""
+        """The Trainer's, whose loss is kept to be looked at."""
         trainer: Any = super()
         loss = trainer.training_step(*given, **named)
-        refuse_not_finite(float(loss), "the loss", self._updates_done)
+        self._losses = loss.detach() if self._losses is None else self._losses + loss.detach()
         return loss
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """The Trainer's; one that is not finite stops the run while the weights still are, and so is their last checkpoint."""
+        """The Trainer's; a loss or norm that is not finite stops the run while weights and checkpoint still are."""
         trainer: Any = super()
         own: Any = self
         norm = trainer._get_grad_norm(model, grad_norm=grad_norm)
+        losses, self._losses = self._losses, None
+        if losses is not None:
+            refuse_not_finite(float(losses), "the loss", self._updates_done)
         # In float16 the scaler of losses leaves such a step out, and tries smaller ones.
         if norm is not None and own.accelerator.scaler is None:
             refuse_not_finite(float(norm), "the gradient's norm", self._updates_done)
