@@ -170,7 +170,7 @@ def test_the_embedded_model_labels_the_same_to_the_bit_after_kills(tmp_path: Pat
     from footfall.policy.embedded import embedded
 
     traces = traces_of(embedded(), 24)
-    options = ["--policy", "embedded", "--rollouts", "4", "--max-tokens", "200", "--half-width", "0.3"]
+    options = ["--policy", "embedded", "--rollouts", "6", "--max-tokens", "200", "--half-width", "0.3"]
     undisturbed = Job(tmp_path / "undisturbed", traces, options, chunk=2)
     undisturbed.finish()
     # Of the twelve chunks, a call or more each, a kill comes in the second call at the latest, however fast the machine is.
