@@ -20,7 +20,7 @@ from footfall.reward.generative.genprm import verdicts as genprm_verdicts
 from footfall.reward.generative.thinkprm import verdicts as thinkprm_verdicts
 from footfall.train import TrainConfig, language, train_prm
 from footfall.train.objectives import make_objective
-from footfall.train.run import make_plan, open_run
+from footfall.train.run import CHECKPOINTS, make_plan, open_run
 from footfall.types import Judged, Judgement
 from tests.reward.tiny_checkpoints import llama3_tokenizer, qwen_tokenizer, save_checkpoint, sentencepiece_tokenizer
 from tests.reward.tiny_models import trace
@@ -122,6 +122,7 @@ def test_other_outcomes_or_critiques_are_other_data(tmp_path: Path) -> None:
         objective = make_objective(name, {})
         plan = make_plan(plain, (), "lm", objective, QUICK)
         assert open_run(tmp_path / name, plan, resume=True) is None
+        (tmp_path / name / CHECKPOINTS).mkdir()  # it has begun
         with pytest.raises(ValueError, match="holds a run with other taught; choose another folder"):
             open_run(tmp_path / name, make_plan(taught, (), "lm", objective, QUICK), resume=True)
         earlier = tmp_path / name / "train.json"
