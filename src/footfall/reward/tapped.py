@@ -144,19 +144,21 @@ class Uncertainty(Head):
     @torch.no_grad()
     def states(self, output: Any, decoder: Any) -> Tensor:
         """Attentions to the token itself and those before it, 0 before the start, and the highest next-token probabilities."""
-        maps_NMTT = torch.cat(output.attentions, dim=1).float()
-        seen = [
-            nn.functional.pad(maps_NMTT.diagonal(-k, 2, 3), (k, 0))
-            for k in range(min(self.window, maps_NMTT.shape[-1]))
-        ]
-        seen += [torch.zeros_like(seen[0])] * (self.window - len(seen))
-        looks_NTF = torch.stack(seen, dim=2).flatten(1, 2).transpose(1, 2)
+        # Layer by layer: all maps of a long trace side by side, in single precision, are the most that a training would hold.
+        looks_NTF = torch.cat([self._looks(maps_NHTT) for maps_NHTT in output.attentions], dim=1).flatten(1, 2)
+        looks_NTF = looks_NTF.transpose(1, 2)
         if not self.top:
             return looks_NTF
         words_VH = decoder.get_input_embeddings().weight
         rows = torch.split(output.last_hidden_state.flatten(0, 1), 2048)
         likely = torch.cat([(row @ words_VH.T).float().softmax(dim=-1).topk(self.top).values for row in rows])
         return torch.cat([looks_NTF, likely.view(*looks_NTF.shape[:2], self.top)], dim=-1)
+
+    def _looks(self, maps_NHTT: Tensor) -> Tensor:
+        """How much each token of each map looks at itself and those before it, (N, H, window, T)."""
+        near = [maps_NHTT.diagonal(-k, 2, 3).float() for k in range(min(self.window, maps_NHTT.shape[-1]))]
+        seen = [nn.functional.pad(found, (k, 0)) for k, found in enumerate(near)]
+        return torch.stack(seen + [torch.zeros_like(seen[0])] * (self.window - len(seen)), dim=2)
 
     def at(self, states_NTH: Tensor, positions_NS: Tensor, prompts_N: Tensor | None = None) -> Tensor:
         """Each step apart, with its own tokens marked."""
