@@ -34,8 +34,8 @@ UNKNOWN = Bound(math.inf, math.inf)
 
 
 IdleSettings: TypeAlias = tuple[tuple[str, str], ...]
-"""Settings that do nothing beside the others that a part was made with, and what they are for: `idle` of judges, credits and
-filters. A command refuses one that its user gave."""
+"""Settings that do nothing beside the others that a part was made with, and what they are for: `idle` of judges, searchers,
+credits and filters. A command refuses one that its user gave."""
 
 
 def idle_settings(*cases: tuple[bool, str, str]) -> IdleSettings:

@@ -220,7 +220,7 @@ def test_an_option_of_another_method_is_refused(server: Server, capsys: pytest.C
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--rollouts", "4", "--half-width", "0.2"), "half-width here: it is for more than the 4 rollouts"),
+        (("--rollouts", "4", "--half-width", "0.2"), "no use for --half-width as it is set: "),
         (("--method", "er-prm", "--rollouts", "3", "--half-width", "0.2"), "it is for more than the 4 rollouts"),
         (
             ("--method", "pav", "--prover", "scripted-arithmetic", "--set", "k=2"),

@@ -20,6 +20,8 @@ def test_no_step_before_the_first_error_is_refuted_and_two_in_five_are_verified(
     found: Counter[tuple[float | None, float | None]] = Counter()
     for case, said in zip(cases, Formal().judge([case.trajectory for case in cases]), strict=True):
         found.update(zip(case.truth.values, said.values, strict=True))
-    assert found[1.0, 0.0] == 0
-    assert found[1.0, 1.0] >= 530  # of 1,361
-    assert found[0.0, 0.0] >= 11  # of 207: most first errors are true equations that were the wrong ones to write
+    before = {said: count for (truth, said), count in found.items() if truth == 1.0}
+    assert before == {1.0: 537, None: 824}
+    first = {said: count for (truth, said), count in found.items() if truth == 0.0}
+    # Most first errors are true equations that were the wrong ones to write.
+    assert first == {0.0: 11, 1.0: 87, None: 109}

@@ -134,6 +134,8 @@ def test_equations_in_ordinary_text_are_checked_and_the_rest_is_left_open(step: 
         (r"\[ \text{Number of green chairs} = 3 \times 10 = 31 \]", 0.0),
         (r"\[AB = \frac{1}{2} \times 12 = 6\]", 1.0),
         ("Red paint = White paint = 1/3 * 6 pints = 3 pints", 0.0),
+        ("x = 2 or twice 3 + 2 = 10 = 5 * 2", None),
+        ("2 + 2 = 4 and 3! + 2 = 10 = 5 * 3", 0.0),
         # a name alone states no equation between numbers
         ("Total cost = 12", None),
         ("Total cost = apples + pears = 12", None),

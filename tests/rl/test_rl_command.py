@@ -137,7 +137,7 @@ def test_what_it_will_take_is_measured_and_nothing_is_left(
         ),
         (
             ("--credit", "dr-grpo,eps=0.1"),
-            "makes nothing of eps=… here: it is for scale=group and scale=batch; leave it out",
+            "has no use for eps=… as it is set; it is for scale=group and scale=batch; leave it out",
         ),
         (("--credit", "pure-sum,temperature=0.2", "--judge", "truth-arithmetic"), "it is for form=min; leave it out"),
         (("--filter", "prof,seed=3", "--judge", "truth-arithmetic"), "it is for wrong_at_random=true; leave it out"),

@@ -1,4 +1,4 @@
-"""What a method says of its settings: one that plays no part is declared `unused`, and `footfall search` refuses it."""
+"""What a method says of its settings: one that plays no part is declared `idle`, and `footfall search` refuses it."""
 
 from __future__ import annotations
 

@@ -34,6 +34,8 @@ _FLAGS = (
     "top_k", "max_tokens", "base",
 )  # fmt: skip
 """What flags say; all else is a setting."""
+_OTHERWISE = {"estimate": "--values", "aggregation": "--aggregate"}
+"""And what flags of another name say."""
 _COMPLETIONS_A_SHARD = 1024
 """Of a model in this process."""
 _REQUESTS_A_SHARD = 128
@@ -66,8 +68,10 @@ def make_part(
     made = factory(**{k: to_policy(v) if isinstance(v, PolicyOptions) else v for k, v in arguments.items()})
     for option, meant_for in getattr(made, "idle", ()):
         if option in asked:
+            as_it_is = f": {made.name}" if hasattr(made, "name") else ""
             raise ValueError(
-                f"the {kind} {name!r} makes nothing of {_flag(option, kind)} here: it is for {meant_for}; leave it out"
+                f"the {kind} {name!r} has no use for {_flag(option, kind)} as it is set{as_it_is}; it is for {meant_for}; "
+                "leave it out"
             )
     if name in named_files() and not isinstance(getattr(made, "name", None), str):
         raise ValueError(f"{name} has no `name`: give it one, a text; what it says is stored under it")
@@ -97,8 +101,8 @@ def _flag(option: str, kind: str) -> str:
     """How a user says it: by a flag where there is one, else as a setting."""
     if option == "params":
         return "--temperature, --top-p, --top-k or --max-tokens"
-    if option == "estimate":
-        return "--values"
+    if option in _OTHERWISE:
+        return _OTHERWISE[option]
     if option in _FLAGS or kind == "policy":
         return "--" + option.replace("_", "-")
     if kind in ("credit", "filter"):

@@ -303,10 +303,6 @@ def _method(config: SearchConfig) -> Method:
         raise ValueError(
             f"--n {config.n} with {own} expansions, its own: pass --set expansions=… too; {error}"
         ) from error
-    for name in asked:
-        if name in unused_by(made):
-            flag = {"n": "--n", "aggregation": "--aggregate"}.get(name, f"--set {name}=…")
-            raise ValueError(f"the searcher {config.method!r} has no use for {flag} as it is set: {made.name}")
     return made
 
 

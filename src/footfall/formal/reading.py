@@ -100,7 +100,7 @@ def equations_in(text: str) -> Equations:
         except Unreadable as reason:
             stated, open_ = [], str(reason)
         unread = unread or open_
-        joint = _JOINT.fullmatch(between) if found and len(stated) == 1 else None
+        joint = _JOINT.fullmatch(between) if found and stated and span[0].count("=") == 1 else None
         if joint and _alternatives(found[-1].equation, bare(span[0]), joint[0]):
             found[-1] = Stated(f"{found[-1].equation} or {bare(span[0]).strip()}")
         else:
@@ -112,12 +112,12 @@ def _of_span(plain: str, span: re.Match[str], before: str, until: int | None) ->
     """The equations of one chain; earlier ones are taken out of the text `before` it, the next begins at `until`."""
     sides, unread = span[0].split("="), None
     after = plain[span.end() :].replace("‖", " ")
-    how = _reading(before.replace("‖", " "), bare(span[0]), after, until)
+    how, behind = _reading(before.replace("‖", " "), bare(span[0]), after, until), following(after, until)
     if (how == "lost" or not bare(sides[0]).strip()) and len(sides) > 2 and not names_in([bare(span[0])]):
         # Whatever stands before the first sign, the sides after it are equal to each other: nothing but a sign is before them.
         if _COMPUTED.search(SENTENCE.split(before + sides[0])[-1]):
             unread = f"cannot be formalised: what is equal to {bare(sides[1]).strip()!r}"
-        sides, how = sides[1:], following(after, until)
+        sides, how = sides[1:], behind
     whole = bare("=".join(sides))
     if how == "lost" or not all(bare(side).strip() for side in sides) or _RUN_TOGETHER.search(whole):
         raise Unreadable(f"cannot be formalised: {bare(span[0]).strip()!r}")
@@ -125,7 +125,7 @@ def _of_span(plain: str, span: re.Match[str], before: str, until: int | None) ->
         raise Unreadable(f"cannot be formalised: i in {whole.strip()!r} may be the imaginary unit")
     doubt = "may lack a number beside it" if how == "doubtful" else not_claimed(plain, span.start(), span.end())
     stated = _stated(sides, counted_after(after), doubt)
-    cut = following(after, until) == "lost"  # then nobody knows all that is named
+    cut = behind == "lost"  # then nobody knows all that is named
     return Equations([each._replace(names=None) if cut else each for each in stated], unread)
 
 

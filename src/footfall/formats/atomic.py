@@ -80,6 +80,14 @@ def remove_folder(folder: Path) -> None:
         raise type(error)(error.errno, error.strerror, str(folder)) from error
 
 
+def remove(path: Path) -> None:
+    """A file, a link, or a folder with all that is in it, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        remove_folder(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def _temporary(target: Path) -> tuple[Path, IO[bytes]]:
     """A new file beside the target, locked for as long as it is open: `sweep` must not take it for a stray one.
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
 from footfall.label.freeprm import OutcomeLabels
+from footfall.search.votes import LEAST
 from footfall.train.config import TrainConfig
 from footfall.types import Judged, Judgement
 
@@ -66,4 +67,4 @@ def measure(trial: Trial) -> Outcome:
 
 def _logs(said: Judgement) -> Judgement:
     """The mean of these ranks as the geometric mean of the values does."""
-    return replace(said, values=tuple(None if v is None else math.log(max(v, 1e-10)) for v in said.values))
+    return replace(said, values=tuple(None if v is None else math.log(max(v, LEAST)) for v in said.values))

@@ -12,13 +12,14 @@ weighted reward frequency   argmax_a mix · f(a) + (1 − mix) · R(a), R the no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from footfall.drive.budget import Budget
 from footfall.drive.requests import ROOT, BudgetSpent
+from footfall.judging import IdleSettings, idle_settings
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, register, search_row
 from footfall.search.searcher import Searcher
@@ -50,9 +51,9 @@ class BestOf:
         return self.rule != "majority"
 
     @property
-    def unused(self) -> Collection[str]:
+    def idle(self) -> IdleSettings:
         """A majority counts answers; step values are not even asked for."""
-        return () if self.judged else ("aggregation",)
+        return idle_settings((not self.judged, "aggregation", "choices by step values"))
 
     def search(self, state: SearchState) -> Course:
         """Draw, judge if the rule asks for scores, choose."""
@@ -144,9 +145,9 @@ class HybridVote:
         return described("hybrid-vote", self)
 
     @property
-    def unused(self) -> Collection[str]:
+    def idle(self) -> IdleSettings:
         """A limit of the entropy stands in the place of the share."""
-        return () if self.entropy is None else ("share",)
+        return idle_settings((self.entropy is not None, "share", "a vote without entropy=…"))
 
     def search(self, state: SearchState) -> Course:
         """Draw, judge, vote."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from footfall.drive.requests import ROOT, BudgetSpent
+from footfall.judging import IdleSettings, idle_settings
 from footfall.registry import Declared, load, register, search_row
 from footfall.search.state import Choice, Course, Method, Roles, SearchState, described, roles_of
 from footfall.search.votes import Aggregation, Rule, check_rule, majority
@@ -100,9 +101,9 @@ class ComputeOptimal:
         return self.rule != "majority" or any(method is not None and method.judged for method in self.bins)
 
     @property
-    def unused(self) -> Collection[str]:
+    def idle(self) -> IdleSettings:
         """Where nobody judges, ease is the share of the commonest answer."""
-        return () if self.judged else ("aggregation",)
+        return idle_settings((not self.judged, "aggregation", "a bin or a choice that judges"))
 
     def search(self, state: SearchState) -> Course:
         """Pilot, bin, the bin's method, one choice among all."""

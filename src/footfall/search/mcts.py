@@ -13,11 +13,12 @@ The first path by PUCT is the greedy descent on v0, whatever the constants: the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from footfall.drive.requests import ROOT, BudgetSpent
+from footfall.judging import IdleSettings, idle_settings
 from footfall.registry import Declared, register, search_row
 from footfall.search.state import Choice, Course, Requests, SearchState, described
 from footfall.search.votes import Aggregation, Rule, check_rule
@@ -194,11 +195,16 @@ class MCTS:
         return described("mcts", self)
 
     @property
-    def unused(self) -> Collection[str]:
+    def idle(self) -> IdleSettings:
         """What the other way to select reads, and what plays no part without moves, or without moves that are drawn."""
-        bonus = ("weight", "schedule") if self.selection == "puct" else ("c_base", "c_init")
-        moves = ("paths",) if self.play else ("tau",)
-        return (*bonus, *moves, *(() if self.play and self.tau else ("noise", "alpha")))
+        puct, drawn = self.selection == "puct", bool(self.play and self.tau)
+        return idle_settings(
+            *((puct, name, "selection=uct") for name in ("weight", "schedule")),
+            *((not puct, name, "selection=puct") for name in ("c_base", "c_init")),
+            (bool(self.play), "paths", "play=0"),
+            (not self.play, "tau", "play of 1 and more"),
+            *((not drawn, name, "play and tau above 0") for name in ("noise", "alpha")),
+        )
 
     def search(self, state: SearchState) -> Course:
         """Path after path until there are enough or the budget is spent; then the rule chooses among their ends."""

@@ -8,11 +8,11 @@ r < v_low            taken, mode 0;       between v_low and v_good taken, the mo
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from footfall.drive.requests import ROOT
+from footfall.judging import IdleSettings, idle_settings
 from footfall.registry import Declared, register, search_row
 from footfall.search.state import Course, Requests, SearchState, described
 from footfall.search.votes import best
@@ -66,9 +66,10 @@ class PATS:
         return described("pats", self)
 
     @property
-    def unused(self) -> Collection[str]:
+    def idle(self) -> IdleSettings:
         """A locked mode is not switched, and without a penalty no step is bad."""
-        return (*(("v_good", "v_low") if self.locked else ()), *(() if self.penalty_times else ("v_bad",)))
+        switched = [(self.locked, name, "locked=false") for name in ("v_good", "v_low")]
+        return idle_settings(*switched, (not self.penalty_times, "v_bad", "penalty_times of 1 and more"))
 
     def switched(self, mode: Mode, score: float) -> tuple[bool, Mode]:
         """Whether a step with this score is taken in this mode, and the mode of the next one."""

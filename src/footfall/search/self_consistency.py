@@ -12,12 +12,13 @@ With integers the incomplete beta function is a binomial tail: I_{1/2}(v₂+1, v
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from footfall.drive.requests import ROOT, BudgetSpent
+from footfall.judging import IdleSettings, idle_settings
 from footfall.registry import Declared, register, search_row
 from footfall.search.state import Course, SearchState, described
 from footfall.search.votes import group, tally
@@ -53,9 +54,9 @@ class SelfConsistency:
         return described("self-consistency", self)
 
     @property
-    def unused(self) -> Collection[str]:
+    def idle(self) -> IdleSettings:
         """The other stops count, and compute no chance."""
-        return () if self.stop == "beta" else ("confidence",)
+        return idle_settings((self.stop != "beta", "confidence", "stop=beta"))
 
     def search(self, state: SearchState) -> Course:
         """Batch after batch, then the vote."""

@@ -12,13 +12,14 @@ in bins; at a state whose continuation was never seen, V is the judge's value.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from graphlib import TopologicalSorter
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from footfall.drive.requests import ROOT, BudgetSpent
+from footfall.judging import IdleSettings, idle_settings
 from footfall.registry import Declared, register, search_row
 from footfall.search.state import Choice, Course, Requests, Roles, SearchState
 from footfall.search.votes import best
@@ -152,11 +153,12 @@ class SelfRegulation:
         return Roles(helpers=frozenset({self.helper}))
 
     @property
-    def unused(self) -> Collection[str]:
+    def idle(self) -> IdleSettings:
         """What the other rules ask by; nobody helps where none is asked."""
         own = {"threshold": ("below",), "random": ("rate",), "plan": ("bins", "ask")}
-        others = [name for rule, names in own.items() if rule != self.rule for name in names]
-        return (*others, *(("cap", "helper", "width") if self.rule == "never" else ()))
+        others = [(rule != self.rule, name, f"rule={rule}") for rule, names in own.items() for name in names]
+        asking = [(self.rule == "never", name, "rules that ask") for name in ("cap", "helper", "width")]
+        return idle_settings(*others, *asking)
 
     def search(self, state: SearchState) -> Course:
         """One step after the other, each by the policy or with help."""

@@ -16,13 +16,14 @@ its K samples stands for 1 / K.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from footfall.drive.requests import ROOT, BudgetSpent
+from footfall.judging import IdleSettings, idle_settings
 from footfall.registry import Declared, register, search_row
 from footfall.search.beam import keep_best
 from footfall.search.state import Course, SearchState, described
@@ -115,9 +116,13 @@ class Speculative:
         return described("speculative-rm", self)
 
     @property
-    def unused(self) -> Collection[str]:
+    def idle(self) -> IdleSettings:
         """Without the test nothing of it; by chance, without the threshold."""
-        return () if self.test and not self.drawn else ("tau",) if self.test else ("drawn", "tau", "clip")
+        return idle_settings(
+            (not self.test, "drawn", "test=true"),
+            (not self.test, "clip", "test=true"),
+            (self.drawn or not self.test, "tau", "test=true with drawn=false"),
+        )
 
     def search(self, state: SearchState) -> Course:
         """Level by level until nothing is open, the iterations are over or the budget is spent."""

@@ -370,8 +370,8 @@ def draws_independently(method: Method) -> bool:
 
 def unused_by(method: Method) -> frozenset[str]:
     """The settings that play no part beside its others: a method that has such, as a majority vote folds no step values, says
-    which by a property `unused`."""
-    return frozenset(getattr(method, "unused", ()))
+    which, and what they are for, by a property `idle` (`footfall.judging.IdleSettings`)."""
+    return frozenset(name for name, _ in getattr(method, "idle", ()))
 
 
 def described(word: str, method: Any) -> str:

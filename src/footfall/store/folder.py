@@ -16,7 +16,7 @@ from typing import IO, Any
 from footfall import __version__
 from footfall.damaged import json_of
 from footfall.formats import DamagedError, atomic_write, set_aside
-from footfall.formats.atomic import naming_file, remove_folder
+from footfall.formats.atomic import naming_file, remove
 from footfall.terminal import json_parts
 from footfall.types import content_key
 
@@ -160,11 +160,8 @@ def empty(
         for shard in folder.glob("*/*.parquet"):
             if is_shard(shard.name):
                 shard.unlink()
-        for path in (folder / name for name in beside):
-            if path.is_dir() and not path.is_symlink():
-                remove_folder(path)
-            else:
-                path.unlink(missing_ok=True)
+        for name in beside:
+            remove(folder / name)
         for name in OWN_FILES:
             (folder / name).unlink(missing_ok=True)
 

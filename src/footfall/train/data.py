@@ -306,6 +306,24 @@ def split_by_problem(
     return train, [row for row, text in zip(rows, texts, strict=True) if text in held]
 
 
+def held_out_of(
+    rows: Sequence[Judged], held_out: Sequence[Judged], share: float, seed: int
+) -> tuple[Sequence[Judged], Sequence[Judged]]:
+    """Training and held-out rows: those given, or a share of the problems."""
+    if not held_out:
+        return split_by_problem(rows, share, seed)
+    refuse_shared(held_out, rows, "is trained on")
+    return rows, held_out
+
+
+def refuse_shared(held_out: Sequence[Judged], others: Sequence[Judged], why: str) -> None:
+    """A problem of held-out rows may not be among the others."""
+    texts = {normalise(row.trajectory.problem.text) for row in others}
+    for row in held_out:
+        if normalise(row.trajectory.problem.text) in texts:
+            raise ValueError(f"the held-out row {row.trajectory.id!r} is about a problem that {why} too")
+
+
 def data_key(rows: Sequence[Judged], beside: Sequence[str] = ()) -> str:
     """Content address of traces and labels, in order; aspects `beside` are labels too."""
 

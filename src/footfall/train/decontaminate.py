@@ -10,10 +10,10 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from footfall.types import Problem
+from footfall.types import Judged, Problem
 
 _SUPERSCRIPT = re.compile(r"[\u00b2\u00b3\u00b9\u2070\u2074-\u2079]+")
 _VULGAR_FRACTION = re.compile(r"(?=[\u00bc-\u00be\u2150-\u215f])")
@@ -341,3 +341,25 @@ def _shares(tokens: tuple[str, ...], index: _Index, same_numbers: bool) -> Itera
 
 def _numbers(tokens: Iterable[str]) -> Counter[str]:
     return Counter(token for token in tokens if _NUMBER.match(token))
+
+
+def without_evaluated(
+    rows: Sequence[Judged], against: Sequence[Problem], contaminated: Literal["error", "drop"]
+) -> tuple[Sequence[Judged], int]:
+    """The rows about no evaluation problem, and how many there were of others."""
+    if not against:
+        return rows, 0
+    # Other problems may have the same id: sets of data count from 0, each for itself.
+    problems = {(p.id, p.text): p for p in (row.trajectory.problem for row in rows)}
+    places = {str(n): key for n, key in enumerate(problems)}
+    overlaps = find_overlaps((replace(p, id=n) for n, p in zip(places, problems.values(), strict=True)), against)
+    bad = {places[overlap.train_id] for overlap in overlaps}
+    clean = [row for row in rows if (row.trajectory.problem.id, row.trajectory.problem.text) not in bad]
+    dropped = len(rows) - len(clean)
+    if bad and contaminated == "error":
+        first = overlaps[0]
+        raise ValueError(
+            f"{dropped} training rows are about evaluation problems, e.g. problem {places[first.train_id][0]!r} matches "
+            f'{first.eval_id!r} ({first.kind}, overlap {first.overlap:.2f}); remove them, or use contaminated="drop"'
+        )
+    return clean, dropped

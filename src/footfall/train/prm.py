@@ -41,8 +41,8 @@ from footfall.train.checkpoints import (
     update_of,
 )
 from footfall.train.config import TrainConfig, usual_lr
-from footfall.train.data import Example, make_examples, split_by_problem
-from footfall.train.decontaminate import find_overlaps, normalise
+from footfall.train.data import Example, held_out_of, make_examples, refuse_shared, split_by_problem
+from footfall.train.decontaminate import without_evaluated
 from footfall.train.first_error import HeldOutErrors, held_out_errors
 from footfall.train.language import train_language_prm
 from footfall.train.marked import by_own_marks, reads_by_own_marks
@@ -113,8 +113,8 @@ def train_prm(
     weights are those of one process within rounding. The main one alone writes, measures and is told; all return its result.
     """
     out = Path(out)
-    rows, dropped = _decontaminate(rows, against, config)
-    meta, also_dropped = _decontaminate(meta, against, config)
+    rows, dropped = without_evaluated(rows, against, config.contaminated)
+    meta, also_dropped = without_evaluated(meta, against, config.contaminated)
     objective = make_objective(config.objective, config.objective_options)
     if config.as_family is not None:
         config = as_published(config, objective, backbone)
@@ -156,7 +156,7 @@ class _Job:
 
     def split(self) -> tuple[Sequence[Judged], Sequence[Judged]]:
         """Training and held-out rows."""
-        return _split(self.rows, self.held_out, self.config)
+        return held_out_of(self.rows, self.held_out, self.config.eval_share, self.config.seed)
 
     def split_meta(self, train: Sequence[Judged], held: Sequence[Judged]) -> tuple[Sequence[Judged], Sequence[Judged]]:
         """Training rows and the meta set: the one given, or a share of the training problems; none is held out."""
@@ -165,7 +165,7 @@ class _Job:
         if not self.meta:
             share, option = self.objective.weighing.share, "--meta FILE, or --set meta_share="
             return split_by_problem(train, share, self.config.seed, needed=True, option=option)
-        _refuse_shared(held, self.meta, "the meta set decides by")
+        refuse_shared(held, self.meta, "the meta set decides by")
         return train, self.meta
 
     def facts(self) -> dict[str, Any]:
@@ -386,45 +386,6 @@ def _told(model: PRM, held: Sequence[Example], objective: Objective) -> list[Jud
 
 def _curve(trainer: StepTrainer, name: str) -> tuple[tuple[int, float], ...]:
     return tuple((int(log["step"]), log[name]) for log in trainer.state.log_history if name in log)
-
-
-def _decontaminate(
-    rows: Sequence[Judged], against: Sequence[Problem], config: TrainConfig
-) -> tuple[Sequence[Judged], int]:
-    """The clean rows and how many were not."""
-    if not against:
-        return rows, 0
-    # Other problems may have the same id: sets of data count from 0, each for itself.
-    problems = {(p.id, p.text): p for p in (row.trajectory.problem for row in rows)}
-    places = {str(n): key for n, key in enumerate(problems)}
-    overlaps = find_overlaps((replace(p, id=n) for n, p in zip(places, problems.values(), strict=True)), against)
-    bad = {places[overlap.train_id] for overlap in overlaps}
-    clean = [row for row in rows if (row.trajectory.problem.id, row.trajectory.problem.text) not in bad]
-    dropped = len(rows) - len(clean)
-    if bad and config.contaminated == "error":
-        first = overlaps[0]
-        raise ValueError(
-            f"{dropped} training rows are about evaluation problems, e.g. problem {places[first.train_id][0]!r} matches "
-            f'{first.eval_id!r} ({first.kind}, overlap {first.overlap:.2f}); remove them, or use contaminated="drop"'
-        )
-    return clean, dropped
-
-
-def _split(
-    rows: Sequence[Judged], held_out: Sequence[Judged], config: TrainConfig
-) -> tuple[Sequence[Judged], Sequence[Judged]]:
-    """Training and held-out rows: those given, or a share of the problems."""
-    if not held_out:
-        return split_by_problem(rows, config.eval_share, config.seed)
-    _refuse_shared(held_out, rows, "is trained on")
-    return rows, held_out
-
-
-def _refuse_shared(held_out: Sequence[Judged], others: Sequence[Judged], why: str) -> None:
-    texts = {normalise(row.trajectory.problem.text) for row in others}
-    for row in held_out:
-        if normalise(row.trajectory.problem.text) in texts:
-            raise ValueError(f"the held-out row {row.trajectory.id!r} is about a problem that {why} too")
 
 
 def _refuse_nothing_to_learn(examples: Sequence[Example], objective: Objective) -> None:

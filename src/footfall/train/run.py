@@ -25,7 +25,7 @@ from typing import Any
 import footfall
 from footfall.damaged import json_of, naming
 from footfall.formats import atomic_write
-from footfall.formats.atomic import remove_folder
+from footfall.formats.atomic import remove, remove_folder
 from footfall.reward.config import CONFIG_FILE
 from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
@@ -131,10 +131,7 @@ def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any]
         if not resume:
             (out / RESULT).unlink(missing_ok=True)  # first, as in `remove_run`
         for name in OWN if not resume else (CHECKPOINTS, REFERENCE, ROW_WEIGHTS):
-            if (out / name).is_dir():
-                shutil.rmtree(out / name, ignore_errors=True)
-            else:
-                (out / name).unlink(missing_ok=True)
+            remove(out / name)
     if stored.is_file():
         with naming(stored):
             known = json_of(stored)
