@@ -23,5 +23,5 @@ def test_no_step_before_the_first_error_is_refuted_and_two_in_five_are_verified(
     before = {said: count for (truth, said), count in found.items() if truth == 1.0}
     assert before == {1.0: 537, None: 824}
     first = {said: count for (truth, said), count in found.items() if truth == 0.0}
-    # Most first errors are true equations that were the wrong ones to write.
+    # Of first errors many are true equations that were the wrong ones to write.
     assert first == {0.0: 11, 1.0: 87, None: 109}
