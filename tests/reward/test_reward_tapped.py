@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from footfall.reward.heads import make_head
 from footfall.reward.judge import PRMJudge, step_head
 from footfall.reward.packed import pack_row, packing
 from footfall.reward.prm import PRM
-from footfall.reward.tapped import BothWays, PolicyState, Uncertainty, fuse, mean_over
+from footfall.reward.tapped import BothWays, PolicyState, Uncertainty, each_map, fuse, mean_over
 from footfall.train import TrainConfig, train_prm
 from footfall.train.data import collate, make_examples
 from footfall.train.losses import soft_bce_loss
@@ -27,6 +28,8 @@ HEADS: dict[str, dict[str, Any]] = {
     "both-ways": {}, "frozen-linear": {}, "policy-state": {"dropout": 0.0, "gradient": 1.0},
     "confidence-probe": {"dropout": 0.0}, "uncertainty": {"size": 16, "heads": 2, "window": 3, "dropout": 0.0},
 }  # fmt: skip
+MAPS = 8
+"""Attention heads of all layers of the tiny decoder."""
 TRACES = [trace("ok", "no", "ok", id="a"), trace("no", id="b"), trace("no", "ok", id="c")]
 
 
@@ -168,7 +171,7 @@ def test_trained_by_adam_the_policy_moves_by_its_share_and_the_head_as_fast_as_t
 
 
 def test_uhead_s_worked_numbers() -> None:
-    tokens = torch.tensor([[[[1.0, 2], [3, 4], [5, 6], [7, 8]]]])
+    tokens = torch.tensor([[[1.0, 2], [3, 4], [5, 6], [7, 8]]])
     assert mean_over(tokens, torch.tensor([[[False, True, True, False]]])).tolist() == [[[4.0, 5.0]]]
     for label, expected in ((0.0, 1.422231), (1.0, 0.974077)):  # its positive class is a wrong step, at logit 0.5
         loss = soft_bce_loss(torch.tensor([[-0.5]]), torch.tensor([label]), torch.tensor([True]), 3.0)
@@ -190,6 +193,54 @@ def test_later_steps_change_a_value_only_without_causal_masking() -> None:
     together = model.each_logits([r for t in TRACES for r in model.reads(t)])
     apart = [model.each_logits(model.reads(t))[0] for t in TRACES]
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(together, apart, strict=True)), "padding is not seen"
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("causal", [True, False])
+def test_all_steps_are_encoded_as_each_is_by_torch_s_own_encoder(layers: int, causal: bool) -> None:
+    """The definition: for every step, the whole trace with this step's tokens marked."""
+    head = make_head(
+        {"name": "uncertainty", **HEADS["uncertainty"], "layers": layers, "causal": causal},
+        8,
+        1,
+        decoder=tiny_model().config,
+    )
+    assert isinstance(head, Uncertainty)
+    states = torch.randn(2, 12, MAPS * 3 + 4, generator=torch.Generator().manual_seed(0))
+    positions, prompts = torch.tensor([[4, 5, 9], [11, 0, 0]]), torch.tensor([2, 3])
+    given = states.clone().requires_grad_()
+    logits = head.at(given, positions, prompts)
+    told = head.features(states)
+    for n, begin, steps in ((0, 2, [(2, 4), (5, 5), (6, 9)]), (1, 3, [(3, 11)])):
+        for s, (first, last) in enumerate(steps):
+            until = (last if causal else steps[-1][1]) + 1
+            marks = torch.tensor([int(first <= t <= last) for t in range(begin, until)])
+            read = head.encoder((told[n, begin:until] + head.marks(marks))[None])[0]
+            expected = -head.classifier(read[first - begin : last + 1 - begin].mean(dim=0))
+            torch.testing.assert_close(logits[n, s], expected, rtol=0, atol=1e-5)
+    logits[0, 1].sum().backward()  # type: ignore[no-untyped-call]
+    assert given.grad is not None
+    moved = given.grad.abs().sum(dim=-1) > 0
+    assert moved[0].tolist() == [2 <= t <= (5 if causal else 9) for t in range(12)] and not moved[1].any()
+    with torch.no_grad():
+        torch.testing.assert_close(head.at(states, positions, prompts), logits.detach(), rtol=0, atol=1e-5)
+
+
+def test_one_layer_s_attention_is_held_at_a_time() -> None:
+    """Those of all 28 layers of a 1.5B decoder are 88 GB, of 65,536 tokens in traces of 2,000 (12 heads, 2 bytes a number)."""
+    model, maps = tiny_model(), list[Any]()
+
+    def look(found: torch.Tensor) -> None:
+        assert [each() is None for each in maps] == [True] * len(maps), "those of earlier layers are gone"
+        maps.append(weakref.ref(found))
+
+    backbone = prm("uncertainty").backbone
+    with torch.inference_mode(), each_map(backbone, look):
+        backbone(input_ids=torch.arange(5, 15)[None], use_cache=False)
+    assert len(maps) == model.config.num_hidden_layers
+    backbone.set_attn_implementation("sdpa")
+    with pytest.raises(ValueError, match=r"shows the attention of 0 of its 2 layers"), each_map(backbone, look):
+        backbone(input_ids=torch.arange(5, 15)[None], use_cache=False)
 
 
 def test_a_decoder_with_an_output_matrix_of_its_own_is_read_by_its_attentions_alone() -> None:

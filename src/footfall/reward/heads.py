@@ -43,6 +43,8 @@ class Head(nn.Module):
     """It is given the states of a step in the trace and in the trace with its steps reversed, side by side."""
     frozen: ClassVar[bool] = False
     """The decoder is not trained with it."""
+    eager: ClassVar[bool] = False
+    """It reads attention maps, which only the attention that is computed step by step has."""
     probability: ClassVar[bool] = False
     """Its one output is the probability itself, no logit."""
     gradient: float = 1.0
@@ -57,7 +59,8 @@ class Head(nn.Module):
     def packable(self) -> bool:
         """It reads each step at one last state, so that traces may stand side by side in a row; not a head with ways of its own
         to take states from what the decoder gave, which would find its neighbours' there."""
-        return not self.asks and type(self).at is Head.at and type(self).states is Head.states
+        own = type(self)
+        return not self.asks and (own.at, own.states, own.read) == (Head.at, Head.states, Head.read)
 
     @property
     def plain(self) -> bool:
@@ -73,6 +76,10 @@ class Head(nn.Module):
         """What it reads of every token (N, T, …), from what the decoder gave."""
         found: Tensor = output.last_hidden_state
         return found
+
+    def read(self, decoder: Any, input_ids: Tensor) -> Tensor:
+        """What it reads of every token when the decoder is given these ids (N, T)."""
+        return self.states(decoder(input_ids=input_ids, use_cache=False, **self.asks), decoder)
 
     def at(self, states_NTH: Tensor, positions_NS: Tensor, prompts_N: Tensor | None = None) -> Tensor:
         """Logits (N, S, K) of the steps that end at these positions; a trace's own tokens begin at `prompts_N`."""

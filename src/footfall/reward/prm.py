@@ -98,8 +98,8 @@ class PRM(nn.Module):
                 f"the head {config.head['name']} reads whole traces in both orders, and the view {config.view} shows each step "
                 "in a sequence of its own: leave one of them out"
             )
-        if self.head.asks.get("output_attentions"):
-            backbone.set_attn_implementation("eager")  # no other kernel has them
+        if self.head.eager:
+            backbone.set_attn_implementation("eager")
         if self.head.frozen:
             backbone.requires_grad_(False)
 
@@ -313,8 +313,7 @@ class PRM(nn.Module):
         """Logits (N, S, K) at `positions` (N, S) of right-padded ids (N, T); with `starts`, of N traces packed in one row
         (`packed.pack_row`, inside `packed.packing`)."""
         if starts is None:
-            output = self.backbone(input_ids=input_ids, use_cache=False, **self.head.asks)
-            return self.head.at(self.head.states(output, self.backbone), positions, prompts)
+            return self.head.at(self.head.read(self.backbone, input_ids), positions, prompts)
         if not self.head.packable:
             raise ValueError(
                 f"the head {self.prm_config.head['name']} reads more than a step's last state: packing=False"

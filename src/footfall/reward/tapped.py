@@ -11,11 +11,13 @@ What a head asks for and whether it reads both ways it says by class attributes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from footfall.registry import Declared, StudyRow, register
 from footfall.reward.heads import MOST_NUMBERS, Head, Linear, linear_head
@@ -108,7 +110,7 @@ class Uncertainty(Head):
     good, which is that one with its sign turned.
     """
 
-    asks: ClassVar[Mapping[str, bool]] = {"output_attentions": True}
+    eager = True
     frozen = True
 
     def __init__(
@@ -122,7 +124,7 @@ class Uncertainty(Head):
         }  # fmt: skip
         self.window, self.top, self.causal = window, top, causal
 
-        def build() -> tuple[nn.Module, nn.Module, nn.Module, nn.Module]:
+        def build() -> tuple[nn.Sequential, nn.Embedding, nn.Module, nn.Module]:
             features = nn.Sequential(
                 nn.Linear(maps * window + top, 2 * size), nn.LayerNorm(2 * size), nn.GELU(), nn.Dropout(dropout),
                 nn.Linear(2 * size, size), nn.LayerNorm(size), nn.GELU(),
@@ -135,6 +137,7 @@ class Uncertainty(Head):
             return features, nn.Embedding(2, size), encoder, classifier
 
         self.features, self.marks, self.encoder, self.classifier = _seeded(seed, build)
+        self.depth = layers
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -142,15 +145,16 @@ class Uncertainty(Head):
         return {"name": "uncertainty", **self.chosen}
 
     @torch.no_grad()
-    def states(self, output: Any, decoder: Any) -> Tensor:
+    def read(self, decoder: Any, input_ids: Tensor) -> Tensor:
         """Attentions to the token itself and those before it, 0 before the start, and the highest next-token probabilities."""
-        # Layer by layer: all maps of a long trace side by side, in single precision, are the most that a training would hold.
-        looks_NTF = torch.cat([self._looks(maps_NHTT) for maps_NHTT in output.attentions], dim=1).flatten(1, 2)
-        looks_NTF = looks_NTF.transpose(1, 2)
+        looks: list[Tensor] = []
+        with each_map(decoder, lambda maps_NHTT: looks.append(self._looks(maps_NHTT))):
+            state_NTH = decoder(input_ids=input_ids, use_cache=False).last_hidden_state
+        looks_NTF = torch.cat(looks, dim=1).flatten(1, 2).transpose(1, 2)
         if not self.top:
             return looks_NTF
         words_VH = decoder.get_input_embeddings().weight
-        rows = torch.split(output.last_hidden_state.flatten(0, 1), 2048)
+        rows = torch.split(state_NTH.flatten(0, 1), 2048)
         likely = torch.cat([(row @ words_VH.T).float().softmax(dim=-1).topk(self.top).values for row in rows])
         return torch.cat([looks_NTF, likely.view(*looks_NTF.shape[:2], self.top)], dim=-1)
 
@@ -162,27 +166,96 @@ class Uncertainty(Head):
 
     def at(self, states_NTH: Tensor, positions_NS: Tensor, prompts_N: Tensor | None = None) -> Tensor:
         """Each step apart, with its own tokens marked."""
-        (n, size), steps = states_NTH.shape[:2], positions_NS.shape[1]
+        (n, size), device = states_NTH.shape[:2], states_NTH.device
         begin_N1 = positions_NS.new_zeros(n, 1) if prompts_N is None else prompts_N.unsqueeze(1)
-        token_T = torch.arange(size, device=states_NTH.device)
+        token_T = torch.arange(size, device=device)
         ends_NS1 = positions_NS.unsqueeze(-1)
         starts_NS1 = torch.cat([begin_N1, positions_NS[:, :-1] + 1], dim=1).unsqueeze(-1)
         own_NST = (token_T >= starts_NS1) & (token_T <= ends_NS1)
         last_NS1 = ends_NS1 if self.causal else positions_NS.amax(dim=1).view(n, 1, 1)
         # The step's last token is always seen, so that what pads a batch has something to attend to.
         seen_NST = ((token_T >= begin_N1.unsqueeze(-1)) & (token_T <= last_NS1)) | (token_T == ends_NS1)
-        with torch.autocast(states_NTH.device.type, enabled=False):
+        with torch.autocast(device.type, enabled=False):
             told_NTD = self.features(states_NTH.to(self.precision))
-            marked = told_NTD.unsqueeze(1) + self.marks(own_NST.long())
-            read = self.encoder(marked.flatten(0, 1), src_key_padding_mask=~seen_NST.flatten(0, 1))
-            logits: Tensor = self.classifier(mean_over(read.view(n, steps, size, -1), own_NST))
+            encode = self._once if self.depth == 1 else self._step_by_step
+            logits: Tensor = self.classifier(encode(told_NTD, own_NST, seen_NST))
         return -logits.float()
 
+    def _once(self, told_NTD: Tensor, own_NST: Tensor, seen_NST: Tensor) -> Tensor:
+        """The mean state of each step's own tokens (N, S, D) after one layer, in one reading of the trace.
 
-def mean_over(tokens_NSTD: Tensor, own_NST: Tensor) -> Tensor:
-    """The mean of the tokens that the mask keeps, (N, S, D)."""
-    kept = tokens_NSTD.masked_fill(~own_NST.unsqueeze(-1), 0.0).sum(dim=-2)
-    return kept / own_NST.sum(dim=-1, keepdim=True).clamp(min=1)
+        A layer's token needs the others' keys and values alone, and each token has two of them: one of its own step, marked,
+        and one for all other steps. So every token asks once, among 2 T, whatever the number of steps.
+        """
+        encoder: Any = self.encoder
+        (layer,), (other_D, own_D) = encoder.layers, self.marks.weight
+        attention = layer.self_attn
+        rate = attention.dropout if self.training else 0.0
+        # A token of no step, in the prompt or after the end, belongs to the first: nobody reads what it becomes.
+        step_NT = own_NST.int().argmax(dim=1)
+        seen_NTT = seen_NST.gather(1, step_NT.unsqueeze(-1).expand(-1, -1, seen_NST.shape[-1]))
+        same_NTT = own_NST.gather(1, step_NT.unsqueeze(-1).expand(-1, -1, own_NST.shape[-1]))
+        allowed_N1TK = torch.cat([seen_NTT & ~same_NTT, seen_NTT & same_NTT], dim=-1).unsqueeze(1)
+        asking_NTD = told_NTD + own_D
+        q_DD, k_DD, v_DD = attention.in_proj_weight.chunk(3)
+        q_D, k_D, v_D = attention.in_proj_bias.chunk(3)
+        both_NKD = torch.cat([told_NTD + other_D, asking_NTD], dim=1)
+        q, k, v = (
+            nn.functional.linear(given, weight, bias).view(*given.shape[:2], attention.num_heads, -1).transpose(1, 2)
+            for given, weight, bias in ((asking_NTD, q_DD, q_D), (both_NKD, k_DD, k_D), (both_NKD, v_DD, v_D))
+        )
+        looked = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed_N1TK, dropout_p=rate)
+        looked_NTD = attention.out_proj(looked.transpose(1, 2).flatten(2))
+        state_NTD = layer.norm1(asking_NTD + layer.dropout1(looked_NTD))
+        inner_NTD = layer.dropout(layer.activation(layer.linear1(state_NTD)))
+        state_NTD = layer.norm2(state_NTD + layer.dropout2(layer.linear2(inner_NTD)))
+        return mean_over(state_NTD, own_NST)
+
+    def _step_by_step(self, told_NTD: Tensor, own_NST: Tensor, seen_NST: Tensor) -> Tensor:
+        """The same after several layers, where every token is another one for every step: a reading of the trace a step.
+
+        Each is done again when its gradient is needed, so that no two are held at once.
+        """
+
+        def step(told_NTD: Tensor, own_NT: Tensor, seen_NT: Tensor) -> Tensor:
+            read_NTD = self.encoder(told_NTD + self.marks(own_NT.long()), src_key_padding_mask=~seen_NT)
+            return mean_over(read_NTD, own_NT.unsqueeze(1))
+
+        each = zip(own_NST.unbind(1), seen_NST.unbind(1), strict=True)
+        if not torch.is_grad_enabled():
+            return torch.cat([step(told_NTD, own_NT, seen_NT) for own_NT, seen_NT in each], dim=1)
+        return torch.cat([checkpoint(step, told_NTD, *masks, use_reentrant=False) for masks in each], dim=1)
+
+
+@contextmanager
+def each_map(decoder: Any, look: Callable[[Tensor], object]) -> Iterator[None]:
+    """Inside, `look` is given each layer's attention (N, H, T, T) when it is computed; then it is dropped, for all layers' maps
+    of a batch side by side are more than the batch itself takes on any GPU."""
+    layers = decoder.config.get_text_config().num_hidden_layers
+    found = 0
+
+    def hook(module: nn.Module, given: Any, output: Any) -> None:
+        nonlocal found
+        if isinstance(output, tuple) and len(output) > 1 and isinstance(output[1], Tensor) and output[1].ndim == 4:
+            found += 1
+            look(output[1])
+
+    named = [module for module in decoder.modules() if type(module).__name__.endswith("Attention")]
+    hooks = [module.register_forward_hook(hook) for module in named]
+    try:
+        yield
+    finally:
+        for each in hooks:
+            each.remove()
+    if found != layers:
+        raise ValueError(
+            f"a {type(decoder).__name__} shows the attention of {found} of its {layers} layers; the head uncertainty reads all"
+        )
+
+
+def mean_over(tokens_NTD: Tensor, own_NST: Tensor) -> Tensor:
+    """The mean of the tokens that each step's mask keeps, (N, S, D)."""
+    return own_NST.to(tokens_NTD.dtype) @ tokens_NTD / own_NST.sum(dim=-1, keepdim=True).clamp(min=1)
 
 
 def _seeded(seed: int, build: Callable[[], Made]) -> Made:
