@@ -29,7 +29,7 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from footfall.formats import read_problems
 from footfall.loading import load_model
-from footfall.policy.decoding import draw, uniform
+from footfall.policy.drawing import draw, uniform
 from footfall.policy.embedded import EMBEDDED
 from footfall.policy.protocol import Completion, Policy, Run, SamplingParams, sample_runs, sample_seed
 from footfall.policy.splitting import splitter_for

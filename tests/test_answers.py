@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from footfall import answers
-from footfall.answers import HelperProcess, canonical, equal, extract, grade
+from footfall.answers import canonical, equal, extract, grade
+from footfall.helper import HelperProcess
 from footfall.types import Problem, Step, Trajectory
 
 

@@ -17,7 +17,19 @@ import footfall
 ROOT = Path(footfall.__file__).parent
 
 LAYERS = (
-    ("types", "notebook", "registry", "part_files", "render", "hashing", "judging", "terminal", "damaged", "__init__"),
+    (
+        "types",
+        "notebook",
+        "registry",
+        "part_files",
+        "render",
+        "hashing",
+        "judging",
+        "terminal",
+        "damaged",
+        "helper",
+        "__init__",
+    ),
     ("segment", "answers", "formats", "store"),
     ("gguf", "loading", "policy", "scale", "tools", "worlds"),
     ("formal", "simulate", "drive"),
@@ -30,8 +42,8 @@ LAYERS = (
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 LIGHT = (
-    "types", "notebook", "registry", "part_files", "render", "hashing", "judging", "terminal", "damaged", "segment", "answers",
-    "scale", "formats", "store", "worlds", "formal", "simulate", "drive", "label", "search", "metrics", "rl", "benchmarks",
+    "types", "notebook", "registry", "part_files", "render", "hashing", "judging", "terminal", "damaged", "helper", "segment",
+    "answers", "scale", "formats", "store", "worlds", "formal", "simulate", "drive", "label", "search", "metrics", "rl", "benchmarks",
     "reports", "studies", "lab", "cli", "commands",
 )  # fmt: skip
 """Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""

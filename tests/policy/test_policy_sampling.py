@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from footfall.policy.decoding import draw, uniform
+from footfall.policy.drawing import draw, uniform
 from footfall.policy.protocol import SamplingParams
 
 LOGITS = torch.log(torch.tensor([0.5, 0.25, 0.15, 0.1]))

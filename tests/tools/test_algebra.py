@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from footfall.answers import HelperProcess
+from footfall.helper import HelperProcess
 from footfall.tools import algebra
 from footfall.tools.algebra import (
     AlgebraError,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
-from footfall.answers import HelperProcess
+from footfall.helper import HelperProcess
 
 Tree: TypeAlias = "list[str | Tree]"
 """`["number", "3/2"]`, `["name", "x"]`, or an operator with its operands: `["+", a, b]`, `["-", a]`, `["call", "sqrt", a]`."""
