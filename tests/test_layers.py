@@ -43,8 +43,8 @@ LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 LIGHT = (
     "types", "notebook", "registry", "part_files", "render", "hashing", "judging", "terminal", "damaged", "helper", "segment",
-    "answers", "scale", "formats", "store", "worlds", "formal", "simulate", "drive", "label", "search", "metrics", "rl", "benchmarks",
-    "reports", "studies", "lab", "cli", "commands",
+    "answers", "scale", "formats", "store", "worlds", "formal", "simulate", "drive", "label", "search", "metrics", "rl",
+    "benchmarks", "reports", "studies", "lab", "cli", "commands",
 )  # fmt: skip
 """Rooms that a command line or a page may import at once: importing them loads neither torch nor transformers."""
 HEAVY = (

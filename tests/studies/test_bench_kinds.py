@@ -14,7 +14,7 @@ from footfall.cli import main
 from footfall.metrics.intervals import Interval
 from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.registry import parts
-from footfall.studies.kind_report import KINDS, advice, as_markdown, cells
+from footfall.studies.kind_report import KINDS, advice, after_more, as_markdown, cells
 from footfall.studies.kinds import (
     FIGURES,
     LABELS,
@@ -26,13 +26,14 @@ from footfall.studies.kinds import (
     kinds,
     pairs,
     taken,
+    training,
     turned,
 )
 from footfall.train.objectives import make_objective
 from footfall.types import Problem, Step, Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 
-ONE = ("labels=exact", "sizes=24", "seeds=1", "pool=4", "beam=1", "workers=1", "methods=soft-bce,both-ways")
+ONE = ("labels=exact", "sizes=24", "seeds=1", "pool=4", "beam=1", "passes=1", "workers=1", "methods=soft-bce,both-ways")
 
 
 def test_every_objective_and_head_is_a_kind_or_says_why_not() -> None:
@@ -54,6 +55,21 @@ def test_labels_are_turned_over_at_a_rate_and_made_hard_only_where_a_loss_asks_f
     shares = (0.25, None, 0.0)
     assert taken(shares, make_objective("soft-bce", {}).target) == shares
     assert taken(shares, make_objective("ce", {}).target) == (1.0, None, 0.0)
+
+
+def test_a_plan_of_more_passes_trains_longer_and_its_units_have_other_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = kinds().known["soft-bce"]
+    assert training(row, 0).epochs == 2 and training(row, 0, KindPlan(passes=20).passes).epochs == 20
+    monkeypatch.setattr(KindSite, "_unit", lambda site, setting, row: {"f1": float(site.plan.passes)})
+    for passes in (2, 20):
+        plan = KindPlan(labels=("exact",), sizes=("24",), methods=("soft-bce",), passes=passes)
+        (measured,) = KindSite(plan, tmp_path, "arithmetic", 1).measured()
+        assert measured == ((("exact", "24"), 0), {"f1": passes}), "what fewer passes gave is not taken for theirs"
+    assert {path.name for path in (tmp_path / "units").iterdir()} == {"1-exact-24", "1-exact-24-20"}
+    with pytest.raises(ValueError, match="passes=0: at least 1 is needed"):
+        KindPlan(passes=0)
 
 
 def some_traces(n: int = 3) -> list[Trajectory]:
@@ -135,6 +151,17 @@ def test_advice_names_the_best_and_who_is_not_clearly_behind() -> None:
     assert "| a | 90.0" in as_markdown(found) and "not measured: verdict" in KINDS.left_out(found)
     _, _, *rows = KINDS.blocks["kinds-overview"](found).splitlines()
     assert rows[0] == "| `a` | 90.0 | 0 | 500.0 |" and [row.split("`")[1] for row in rows] == ["a", "b", "c"]
+
+
+def test_what_more_passes_bring_stands_beside_what_fewer_brought() -> None:
+    found, more = made(("a", 0.9, 0.5), ("b", 0.2, 0.5)), made(("b", 0.8, 0.7), ("a", 0.7, 0.6), ("new", 0.9, 0.9))
+    longer = replace(more, plan=replace(more.plan, passes=20, labels=("noised", "exact"), sizes=("12", "24")))
+    head, _, *rows = after_more(found, longer).splitlines()
+    assert head.startswith("| kind | F1, 2 passes | F1, 20 passes | best of 8, 2 passes |")
+    assert rows[0] == "| `b` | 20.0 [10.0, 30.0] | 80.0 [70.0, 90.0] | 50.0 | 70.0 | 0 | 1 |"
+    assert [row.split("`")[1] for row in rows] == ["b", "a"], (
+        "the best after more first; who is in one alone is left out"
+    )
 
 
 def test_advice_prefers_none_of_equals_and_counts_many() -> None:

@@ -129,7 +129,7 @@ class KindStudy:
     docs: str = "kinds"
     plan: type[KindPlan] = KindPlan
     lists: tuple[str, ...] = ("labels", "sizes", "methods")
-    numbers: tuple[str, ...] = ("seeds", "pool", "beam")
+    numbers: tuple[str, ...] = ("seeds", "pool", "beam", "passes")
 
     def run(self, plan: KindPlan, run: Run, workers: int = 1) -> Kinds:
         """Measure all units that are not there yet, seeds side by side in `workers`."""
@@ -140,6 +140,7 @@ class KindStudy:
         plan = found.plan
         return {
             "traces": f"of the embedded model on arithmetic problems, {', '.join(plan.sizes)}; {plan.seeds} seeds",
+            "training": f"{plan.passes} {'pass' if plan.passes == 1 else 'passes'} over the traces",
             "test": f"{plan.pool} problems, 8 solutions each, {found.accuracy.value:.1%} right; {plan.beam} for beam search",
         }
 
@@ -213,6 +214,28 @@ def overview(found: Kinds) -> str:
     best_first = sorted({row.kind for row in found.rows}, key=lambda kind: (-means.get(kind, -1.0), kind))
     head = ["kind", *(f"{labels}, {size}" for labels, size in settings), "s to train", "ms a trace"]
     return markdown(head, [told(kind) for kind in best_first], 1)
+
+
+def after_more(found: Kinds, longer: Kinds) -> str:
+    """Each kind after the passes of one plan and after more of another: as finder of first errors, as chooser, and its cost.
+
+    Of the largest size and the first sort of labels that both plans have. The best finder after more passes stands first.
+    """
+    labels = next(each for each in found.plan.labels if each in longer.plan.labels)
+    size = max(map(int, set(found.plan.sizes) & set(longer.plan.sizes)))
+    before = {row.kind: row.figures for row in found.of(labels, size)}
+    head = ["kind"]
+    for name in ("F1", "best of 8", "s to train"):
+        head += [f"{name}, {plan.passes} passes" for plan in (found.plan, longer.plan)]
+    told = [
+        [f"`{row.kind}`", *(
+            shown(figures.get(name), scale, decimals, name == "f1")
+            for name, scale, decimals in (("f1", 100, 1), ("best_of_n", 100, 1), ("train_seconds", 1, 0))
+            for figures in (before[row.kind], row.figures)
+        )]
+        for row in longer.of(labels, size) if row.kind in before
+    ]  # fmt: skip
+    return markdown(head, told, 1)
 
 
 _CHARTS = {

@@ -62,7 +62,7 @@ ROBUST = ("paraphrase", "redundant", "order")
 COSTS = ("train_tokens", "train_seconds", "score_tokens", "score_seconds")
 FIGURES = (*QUALITY, *ROBUST, *COSTS)
 TRACES, PASSES = 4, 2
-"""Traces a problem, and passes over them."""
+"""Traces a problem, and passes over them where a plan has no others."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,8 @@ class KindPlan:
     """Test problems, with 8 solutions each."""
     beam: int = 20
     """Problems that a beam search is measured on."""
+    passes: int = PASSES
+    """Over the traces, by every kind. What begins at random takes more of them than a backbone that has read the like."""
     first_seed: int = 0
 
     def __post_init__(self) -> None:
@@ -85,7 +87,7 @@ class KindPlan:
             raise ValueError(f"no labels are called {unknown[0]!r}; there are {', '.join(LABELS)}")
         if any(not size.isdecimal() or len(size) > 6 or int(size) < 2 * TRACES for size in self.sizes):
             raise ValueError(f"sizes are numbers of traces, from {2 * TRACES} to 999,999, not {','.join(self.sizes)}")
-        for name, least in (("seeds", 1), ("pool", 4), ("beam", 1)):
+        for name, least in (("seeds", 1), ("pool", 4), ("beam", 1), ("passes", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}={getattr(self, name)}: at least {least} is needed")
         self.rows()
@@ -108,11 +110,11 @@ def kinds() -> Rows:
     return Rows(made, {**objectives.unmeasured, **heads.unmeasured})
 
 
-def training(row: StudyRow, seed: int) -> TrainConfig:
+def training(row: StudyRow, seed: int, passes: int = PASSES) -> TrainConfig:
     """How a kind is trained here."""
     usual: dict[str, Any] = {
         "lr": 3e-4,
-        "epochs": PASSES,
+        "epochs": passes,
         "batch_size": 8,
         "eval_share": 0,
         "device": "cpu",
@@ -226,9 +228,11 @@ class KindSite(Site):
         return MonteCarlo(ArithmeticPolicy(), rollouts=8, params=params).judge(self.traces)
 
     def measured(self) -> Iterator[tuple[Place, Figures]]:
+        passes = [] if self.plan.passes == PASSES else [str(self.plan.passes)]
         for setting in self.settings():
             for index, unit in enumerate(self.units()):
-                path = self.folder / "units" / f"{self.seed}-{'-'.join(setting)}" / f"{unit.row.name}.json"
+                name = "-".join([str(self.seed), *setting, *passes])
+                path = self.folder / "units" / name / f"{unit.row.name}.json"
                 yield (setting, index), kept(path, partial(self._unit, setting, unit.row))
 
     def data(self, setting: tuple[str, ...], row: StudyRow) -> list[Judged]:
@@ -236,7 +240,7 @@ class KindSite(Site):
         from footfall.train.objectives import make_objective
 
         labels, size = setting[0], int(setting[1])
-        config, traces = training(row, self.seed), self.traces[:size]
+        config, traces = training(row, self.seed, self.plan.passes), self.traces[:size]
         objective = make_objective(config.objective, config.objective_options)
         rng = np.random.default_rng([self.seed, size, LABELS.index(labels)])
         share = NOISE if labels == "noised" else 0.0
@@ -268,7 +272,7 @@ class KindSite(Site):
         from footfall.train.prm import train_prm
         from footfall.train.run import remove_run
 
-        rows, config = self.data(setting, row), training(row, self.seed)
+        rows, config = self.data(setting, row), training(row, self.seed, self.plan.passes)
         target = make_objective(config.objective, config.objective_options).target
         labels = [value for each in rows for value in (each.judgement.values if each.judgement else ())]
         if len({target(label) for label in labels if label is not None}) < 2:
