@@ -144,7 +144,8 @@ def main(config: TrainConfig) -> int:
             "--accelerate is the file that --estimate reckons with; to train with it, begin the command with "
             f"accelerate launch --config_file {config.accelerate} -m footfall train"
         )
-    # An error about the device, or a package that lacks, should not wait for the data.
+    # An error about the settings, the device, or a package that lacks, should not wait for the data.
+    _settings(config).check_held_out()
     cpu = pick_device(config.device).type == "cpu"
     scalars = _scalars(config)
     if config.data == "-" and count() > 1:

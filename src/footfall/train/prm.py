@@ -113,6 +113,7 @@ def train_prm(
     weights are those of one process within rounding. The main one alone writes, measures and is told; all return its result.
     """
     out = Path(out)
+    config.check_held_out(held_out)
     rows, dropped = without_evaluated(rows, against, config.contaminated)
     meta, also_dropped = without_evaluated(meta, against, config.contaminated)
     objective = make_objective(config.objective, config.objective_options)
