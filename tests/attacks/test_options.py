@@ -97,6 +97,7 @@ def test_no_option_is_a_number_that_is_none(value: float) -> None:
         ([*TRAIN, "--lora-rank", "99999999"], "--lora-rank 99999999"),
         ([*TRAIN, "--max-length", "0"], "--max-length 0: it must be 1 or more"),
         ([*TRAIN, "--patience", "-1"], "--patience -1: it must be 1 or more"),
+        ([*TRAIN, "--patience", "1", "--eval-share", "0"], "patience needs held-out problems: set --eval-share"),
         ([*TRAIN, "--lr", "1e300"], "--lr 1e+300: it must be 0 or more, and at most 100"),
         ([*RL, "--lora-rank", "99999999"], "--lora-rank 99999999"),
         ([*RL, "--lr", "-1"], "--lr -1: it must be 0 or more"),

@@ -269,6 +269,20 @@ def test_patience_needs_labels_to_judge_by(lm: Path, tmp_path: Path) -> None:
         train_prm(rows(1.0, 0.0), lm, config, tmp_path, held_out=unlabelled)
 
 
+def test_patience_takes_held_out_rows_that_are_given_or_a_share_and_is_refused_without_either(
+    lm: Path, tmp_path: Path
+) -> None:
+    """With a share of 0 it was refused though held-out rows were given, which take the place of that share."""
+    config = replace(CONFIG, eval_share=0, epochs=2, patience=1)
+    apart = [Judged(replace(t, problem=Problem("other", "other")), said) for t, said in rows(1.0, 0.0)]
+    trained = train_prm(rows(1.0, 0.0), lm, config, tmp_path / "given", held_out=apart)
+    assert trained.held_out.used == 4
+    assert trained.held_out_curve
+    with pytest.raises(ValueError, match=r"patience needs held-out problems: set --eval-share .*held_out rows"):
+        train_prm(rows(1.0, 0.0), lm, config, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
 # -- the longest trace
 
 

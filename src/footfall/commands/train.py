@@ -28,7 +28,7 @@ from footfall.store import Run
 from footfall.terminal import Progress
 from footfall.train.config import TrainConfig as Settings
 from footfall.train.scalars import Log, Scalars
-from footfall.types import Problem, Trajectory
+from footfall.types import Judged, Problem
 
 if TYPE_CHECKING:
     from footfall.train import TrainResult
@@ -144,7 +144,8 @@ def main(config: TrainConfig) -> int:
             "--accelerate is the file that --estimate reckons with; to train with it, begin the command with "
             f"accelerate launch --config_file {config.accelerate} -m footfall train"
         )
-    # An error about the device, or a package that lacks, should not wait for the data.
+    # An error about the settings, the device, or a package that lacks, should not wait for the data.
+    _settings(config).check_held_out()
     cpu = pick_device(config.device).type == "cpu"
     scalars = _scalars(config)
     if config.data == "-" and count() > 1:
@@ -158,7 +159,7 @@ def main(config: TrainConfig) -> int:
     backbone = str(EMBEDDED) if config.backbone == serving("policy") else config.backbone
     if config.estimate:
         if is_main():
-            found = _estimate(config, backbone, [row.trajectory for row in rows])
+            found = _estimate(config, backbone, rows, against)
             each = {name: f"{value:,.3f} GiB" for name, value in found["gib_a_gpu"].items()}
             emit(found, config.run.json, lambda console: facts(console, {**found, "gib_a_gpu": None, **each}))
         return 0
@@ -201,13 +202,16 @@ def _check_objective(name: str, asked: Mapping[str, Any]) -> None:
         ) from error
 
 
-def _estimate(config: TrainConfig, backbone: str, traces: Sequence[Trajectory]) -> dict[str, Any]:
-    from footfall.train.memory import bare_model, estimate, layout_of
+def _estimate(config: TrainConfig, backbone: str, rows: Sequence[Judged], against: Sequence[Problem]) -> dict[str, Any]:
+    from footfall.train.bare import bare_model
+    from footfall.train.decontaminate import without_evaluated
+    from footfall.train.memory import estimate, layout_of
     from footfall.train.objectives import make_objective
 
     own, layout = _settings(config), layout_of(config.accelerate)
-    model = bare_model(backbone, own, make_objective(own.objective, own.objective_options))
-    return estimate(model, max(len(model.read(trace).ids) for trace in traces), own, layout)
+    objective = make_objective(own.objective, own.objective_options)
+    used, _ = without_evaluated(rows, against, own.contaminated)
+    return estimate(bare_model(backbone, own, objective), used, objective, own, layout)
 
 
 def _against(source: str, config: TrainConfig) -> list[Problem]:

@@ -38,20 +38,14 @@ def begin_as(source: str | Path, name: str, dtype: torch.dtype, seed: int) -> PR
     """A plain decoder in a family's layout, with a fresh head of the family's shape and its read-out."""
     family, seen = publishable(name), evidence(source)
     _refuse_head(seen, name)
-    kind = seen.config.get("model_type")
-    if family.match.model_types and kind not in family.match.model_types:
-        raise ValueError(
-            f"a {name} is a {' or '.join(family.match.model_types)} decoder, and {source} a {kind}: begin from such a decoder"
-        )
+    check_kind(family, seen.config.get("model_type"), source)
     backbone = backbones.load_backbone(str(source), dtype)
     if family.match.architectures and (made := _architecture(family, backbone)) not in family.match.architectures:
         raise ValueError(f"{source} would be stored as {made}, which no reader of {name} takes")
     tokenizer = load_tokenizer(str(source))
     check_round_trip(tokenizer, str(source))
     width: int = backbone.config.get_text_config().hidden_size
-    if isinstance(family.head, LinearHead) or family.marks:
-        for token in family.match.tokens:
-            backbones.add_marker(tokenizer, backbone, token)
+    add_tokens(family, tokenizer, backbone)
     writer = Writer(tokenizer, str(source))
     head: Head
     if isinstance(family.head, VocabularyRows):
@@ -71,6 +65,22 @@ def begin_as(source: str | Path, name: str, dtype: torch.dtype, seed: int) -> PR
         backbone=str(source), family=name, head=head.settings, readout=family.readout, max_length=min(known)
     )
     return PRM(backbone, tokenizer, config, head=head, source=str(source))
+
+
+def check_kind(family: Family, kind: str | None, source: str | Path) -> None:
+    """The decoder is of the kind that the family's readers take."""
+    kinds = family.match.model_types
+    if kinds and kind not in kinds:
+        raise ValueError(
+            f"a {family.name} is a {' or '.join(kinds)} decoder, and {source} a {kind}: begin from such a decoder"
+        )
+
+
+def add_tokens(family: Family, tokenizer: Any, backbone: backbones.Backbone) -> None:
+    """The tokens that the family reads at, where the vocabulary lacks them and its folders can hold new ones."""
+    if isinstance(family.head, LinearHead) or family.marks:
+        for token in family.match.tokens:
+            backbones.add_marker(tokenizer, backbone, token)
 
 
 def _refuse_head(seen: Evidence, name: str) -> None:

@@ -11,8 +11,10 @@ import torch
 from footfall.loading import pick_device
 from footfall.reward.checkpoint import to_train
 from footfall.reward.config import CONFIG_FILE, FOOTFALL
+from footfall.reward.family import Family, families
 from footfall.reward.prm import PRM
 from footfall.reward.publish import begin_as, publishable
+from footfall.scale.processes import count
 from footfall.train.config import TrainConfig
 from footfall.train.lengths import length_limit
 from footfall.train.objectives import Objective
@@ -21,14 +23,14 @@ from footfall.train.objectives import Objective
 def fresh_model(backbone: str | Path | PRM, config: TrainConfig, objective: Objective) -> PRM:
     """The model that training begins with: one that is a PRM already, or a plain decoder with a fresh head."""
     if isinstance(backbone, PRM):
-        return _limited(backbone, config)
+        return limited(backbone, config)
     # A frozen base may be half precision; weights that are trained stay float32 under autocast.
     half = pick_device(config.device).type == "cuda" and objective.weighing is None
     frozen_half = config.lora_rank is not None and half
     dtype = torch.bfloat16 if frozen_half else torch.float32
     known: PRM | None = None
     if config.as_family is not None:
-        return _limited(begin_as(backbone, config.as_family, dtype, config.seed), config)
+        return limited(begin_as(backbone, config.as_family, dtype, config.seed), config)
     if (Path(backbone) / CONFIG_FILE).is_file():
         known = PRM.load(backbone, device="cpu", dtype=torch.float32, trainable=True)
         if config.lora_rank is not None and not known.prm_config.lora:
@@ -40,7 +42,7 @@ def fresh_model(backbone: str | Path | PRM, config: TrainConfig, objective: Obje
         if known is not None and config.lora_rank is not None:
             known.adapt(config.lora_rank, config.lora_alpha, config.seed)
     if known is not None:
-        return _continued(known, str(backbone), config, objective)
+        return continued(known, str(backbone), config, objective)
     return PRM.from_backbone(
         backbone,
         marker=config.marker,
@@ -59,7 +61,7 @@ def fresh_model(backbone: str | Path | PRM, config: TrainConfig, objective: Obje
     )
 
 
-def _continued(model: PRM, source: str, config: TrainConfig, objective: Objective) -> PRM:
+def continued(model: PRM, source: str, config: TrainConfig, objective: Objective) -> PRM:
     """A PRM to go on from; its layout and head stay what they were, but named outputs may take the place of its value."""
     known = model.prm_config
     if config.marker not in (None, known.marker):
@@ -88,7 +90,7 @@ def _continued(model: PRM, source: str, config: TrainConfig, objective: Objectiv
         )
     if objective.columns and not known.columns:
         model.widen(objective.columns)
-    return _limited(model, config)
+    return limited(model, config)
 
 
 def _refuse_other_adapters(model: PRM, source: str, config: TrainConfig) -> None:
@@ -101,11 +103,30 @@ def _refuse_other_adapters(model: PRM, source: str, config: TrainConfig) -> None
             raise ValueError(f"{source} has adapters of {name} {known}; a further training cannot make it {asked}")
 
 
-def _limited(model: PRM, config: TrainConfig) -> PRM:
+def limited(model: PRM, config: TrainConfig) -> PRM:
     """The model with the context that it has, or less where the config says so."""
     limit = length_limit(config.max_length, model.max_length) or model.max_length
     model.prm_config = replace(model.prm_config, max_length=limit)
     return model
+
+
+def refuse_unfit(objective: Objective, family: Family | None) -> None:
+    """An objective that trains another kind of model, or what several processes cannot train."""
+    if objective.language != (family and family.objective):
+        if family is not None:
+            own = family.objective
+            raise ValueError(
+                f"a {family.name} is trained by the objective {own} (--objective {own}), not by {objective.name}"
+            )
+        fitting = ", ".join(name for name, known in families().items() if known.objective == objective.language)
+        raise ValueError(
+            f"{objective.name} trains no head, but a language model of the families {fitting}: name one (--family)"
+        )
+    if count() > 1 and (family is not None or objective.whole):
+        what = (
+            f"a {family.name} is a language model" if family else f"{objective.name} weighs the steps of a whole batch"
+        )
+        raise ValueError(f"{what}, and is trained by one process: start it without a launcher")
 
 
 def as_published(config: TrainConfig, objective: Objective, backbone: str | Path | PRM) -> TrainConfig:

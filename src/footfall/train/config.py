@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from footfall.render import Template
 from footfall.reward.config import View
-from footfall.types import Json
+from footfall.types import Json, Judged
 
 SMALL_LR, LORA_LR, LARGE_LR = 3e-4, 1e-4, 1e-5
 """Learning rates of a small model, of adapters on a large one, and of all weights of a large one."""
@@ -103,8 +103,14 @@ class TrainConfig:
             )
         if self.lora_alpha is not None and self.lora_rank is None:
             raise ValueError("lora_alpha scales adapters, and there are none: set lora_rank too, or leave it out")
-        if self.patience is not None and self.eval_share == 0:
-            raise ValueError("patience needs held-out problems: set --eval-share (in Python eval_share) above 0")
+
+    def check_held_out(self, given: Sequence[Judged] = ()) -> None:
+        """What goes by the held-out loss needs something held out: a share of the rows, or rows that are given for it."""
+        if self.patience is not None and self.eval_share == 0 and not given:
+            raise ValueError(
+                "patience needs held-out problems: set --eval-share (in Python eval_share) above 0, or give train_prm "
+                "held_out rows"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """What decides the outcome, as JSON has it; what came later only where it is named, as in the plans of earlier runs."""

@@ -189,6 +189,16 @@ def refuse_parted(
             )
 
 
+def refuse_nothing_to_learn(examples: Sequence[Example], objective: Objective) -> None:
+    """Without two labels that differ, as the objective takes them, every model that says one value fits."""
+    targets = {t for e in examples for t, m in zip(e.targets, e.mask, strict=True) if m}
+    if len(targets) < 2:
+        raise ValueError(
+            f"nothing to learn for {objective.name}: the {len(examples)} usable training rows have "
+            f"{'no labels' if not targets else 'only one label value, as it takes them'}"
+        )
+
+
 def members(groups: Sequence[int], together: int) -> list[int]:
     """Indices of the examples in these groups of neighbours."""
     return [group * together + k for group in groups for k in range(together)]

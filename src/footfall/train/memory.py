@@ -19,18 +19,18 @@ CUDA's own gigabyte are not counted.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import torch
-
 from footfall.damaged import naming
-from footfall.loading import check_folder, load_tokenizer, quiet
 from footfall.reward.prm import PRM
 from footfall.scale.processes import count
 from footfall.train.config import TrainConfig
-from footfall.train.objectives import Objective
+from footfall.train.data import make_examples, refuse_nothing_to_learn
+from footfall.train.objectives import Objective, fitted_to
+from footfall.types import Judged
 
 Sharding = Literal["none", "optimizer", "gradients", "weights"]
 """What is parted among the processes, each with all before it."""
@@ -98,23 +98,6 @@ def training_memory(size: Size, layout: Layout, tokens: int, *, half: bool = Tru
     )
 
 
-def bare_model(source: str, config: TrainConfig, objective: Objective) -> PRM:
-    """The PRM that would be trained, with a decoder that has shapes and no weights."""
-    from transformers import AutoConfig, AutoModel
-
-    decoders: Any = AutoModel
-    if any(Path(source).glob("*.safetensors")):
-        check_folder(source)
-    with naming(source), quiet(), torch.device("meta"):
-        decoder = decoders.from_config(AutoConfig.from_pretrained(source, trust_remote_code=False))
-    return PRM.from_backbone(
-        decoder, load_tokenizer(source), marker=config.marker, classes=objective.classes, good=objective.good,
-        heads=config.heads, head={"name": config.head, **config.head_options} if config.head else None,
-        columns=objective.columns, template=config.template, max_length=config.max_length, lora_rank=config.lora_rank,
-        lora_alpha=config.lora_alpha,
-    )  # fmt: skip
-
-
 def size_of(model: PRM) -> Size:
     """The sizes of a model, which may be bare."""
     shape: Any = model.config.get_text_config()
@@ -149,14 +132,18 @@ def layout_of(file: Path | None) -> Layout:
         return Layout(given.num_processes)
 
 
-def estimate(model: PRM, longest: int, config: TrainConfig, layout: Layout) -> dict[str, Any]:
-    """What `footfall train --estimate` says of a bare model whose longest trace has so many tokens."""
+def estimate(
+    model: PRM, rows: Sequence[Judged], objective: Objective, config: TrainConfig, layout: Layout
+) -> dict[str, Any]:
+    """What `footfall train --estimate` says of a bare model that would be trained on these rows."""
     size = size_of(model)
+    objective = fitted_to(objective, model.readout, str(model.prm_config.backbone))
+    examples, _ = make_examples(rows, model, objective, config.too_long)
+    refuse_nothing_to_learn(examples, objective)
+    longest = max(example.reading.tokens for example in examples)
     traces = math.ceil(config.batch_size / layout.processes)
     layout = layout._replace(checkpointing=layout.checkpointing or config.gradient_checkpointing)
-    found = training_memory(
-        size, layout, traces * longest, half=config.device != "cpu", lora=config.lora_rank is not None
-    )
+    found = training_memory(size, layout, traces * longest, half=config.device != "cpu", lora=model.prm_config.lora)
     gib = {name: round(value / 2**30, 3) for name, value in {**asdict(found), "total": found.total}.items()}
     return {
         "processes": layout.processes, "sharded": layout.sharding, "parameters": size.weights, "trained": size.trained,

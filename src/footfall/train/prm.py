@@ -24,13 +24,13 @@ from footfall.reward.backbone import half_precision_adapters
 from footfall.reward.canary import Canary, Place, make_canary
 from footfall.reward.checkpoint import language_family
 from footfall.reward.config import CONFIG_FILE
-from footfall.reward.family import Family, families
+from footfall.reward.family import Family
 from footfall.reward.heads import Heads
 from footfall.reward.packed import IMPLEMENTATION, IN_FULL, packable, packing
 from footfall.reward.prm import PRM, WORTH_COMPILING
 from footfall.reward.publish import publish
-from footfall.scale.processes import agreed, count, is_main, join
-from footfall.train.begin import as_published, fresh_model
+from footfall.scale.processes import agreed, is_main, join
+from footfall.train.begin import as_published, fresh_model, refuse_unfit
 from footfall.train.checkpoints import (
     EpochEnds,
     Kept,
@@ -41,7 +41,14 @@ from footfall.train.checkpoints import (
     update_of,
 )
 from footfall.train.config import TrainConfig, usual_lr
-from footfall.train.data import Example, held_out_of, make_examples, refuse_shared, split_by_problem
+from footfall.train.data import (
+    Example,
+    held_out_of,
+    make_examples,
+    refuse_nothing_to_learn,
+    refuse_shared,
+    split_by_problem,
+)
 from footfall.train.decontaminate import without_evaluated
 from footfall.train.first_error import HeldOutErrors, held_out_errors
 from footfall.train.language import train_language_prm
@@ -113,13 +120,14 @@ def train_prm(
     weights are those of one process within rounding. The main one alone writes, measures and is told; all return its result.
     """
     out = Path(out)
+    config.check_held_out(held_out)
     rows, dropped = without_evaluated(rows, against, config.contaminated)
     meta, also_dropped = without_evaluated(meta, against, config.contaminated)
     objective = make_objective(config.objective, config.objective_options)
     if config.as_family is not None:
         config = as_published(config, objective, backbone)
     family = None if isinstance(backbone, PRM) else language_family(backbone, config.family)
-    _refuse_unfit(objective, family)
+    refuse_unfit(objective, family)
     if meta and objective.weighing is None:
         raise ValueError(f"{objective.name} weighs no rows, so a meta set is of no use to it; leave it out")
     join(pick_device(config.device).type == "cpu")
@@ -190,7 +198,7 @@ def _train_head(job: _Job) -> TrainResult:
     meta = graded_solutions(meta_rows, model, config.too_long) if objective.weighing else ()
     held, held_report = make_examples(held_rows, model, objective, config.too_long)
     held = [example for example in held if not example.marks]
-    _refuse_nothing_to_learn(train, objective)
+    refuse_nothing_to_learn(train, objective)
     if config.patience is not None and not held:
         raise ValueError(
             f"patience goes by the held-out loss, and none of {len(held_rows)} held-out traces has a label that can be used: "
@@ -321,25 +329,6 @@ def _finish(
         close_run(job.out, save, result.to_dict())
 
 
-def _refuse_unfit(objective: Objective, family: Family | None) -> None:
-    """An objective that trains another kind of model, or what several processes cannot train."""
-    if objective.language != (family and family.objective):
-        if family is not None:
-            own = family.objective
-            raise ValueError(
-                f"a {family.name} is trained by the objective {own} (--objective {own}), not by {objective.name}"
-            )
-        fitting = ", ".join(name for name, known in families().items() if known.objective == objective.language)
-        raise ValueError(
-            f"{objective.name} trains no head, but a language model of the families {fitting}: name one (--family)"
-        )
-    if count() > 1 and (family is not None or objective.whole):
-        what = (
-            f"a {family.name} is a language model" if family else f"{objective.name} weighs the steps of a whole batch"
-        )
-        raise ValueError(f"{what}, and is trained by one process: start it without a launcher")
-
-
 def _without_ours(save: Callable[[Path, Mapping[str, Any]], None], folder: Path) -> None:
     """A language model as a hub holds it: what says how it was trained here stays out."""
     save(folder, {})
@@ -386,15 +375,6 @@ def _told(model: PRM, held: Sequence[Example], objective: Objective) -> list[Jud
 
 def _curve(trainer: StepTrainer, name: str) -> tuple[tuple[int, float], ...]:
     return tuple((int(log["step"]), log[name]) for log in trainer.state.log_history if name in log)
-
-
-def _refuse_nothing_to_learn(examples: Sequence[Example], objective: Objective) -> None:
-    targets = {t for e in examples for t, m in zip(e.targets, e.mask, strict=True) if m}
-    if len(targets) < 2:
-        raise ValueError(
-            f"nothing to learn for {objective.name}: the {len(examples)} usable training rows have "
-            f"{'no labels' if not targets else 'only one label value, as it takes them'}"
-        )
 
 
 def _updates(examples: int, config: TrainConfig) -> int:

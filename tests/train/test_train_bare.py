@@ -1,0 +1,119 @@
+"""What `footfall train --estimate` counts is what the run reads: tokens and weights of the very model that is trained."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from footfall import cli
+from footfall.formats import write_parquet
+from footfall.train import TrainConfig, train_prm
+from footfall.train.bare import bare_model
+from footfall.train.begin import fresh_model
+from footfall.train.data import make_examples
+from footfall.train.memory import size_of
+from footfall.train.objectives import fitted_to, make_objective
+from footfall.types import Judged, Judgement
+from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
+from tests.reward.tiny_models import trace
+from tests.test_gguf import write_gguf
+
+torch.set_num_threads(1)
+PLAIN = TrainConfig(objective="bce", epochs=1, eval_share=0, device="cpu")
+
+
+def rows() -> list[Judged]:
+    """Steps with words and mathematics, so that views are shorter than the whole."""
+    made = [trace("First we add: 3 + 4 = 7", "then we take away: 7 - 2 = 5", id=f"t{i}", prompt="q") for i in range(4)]
+    return [Judged(t, Judgement(t.id, (1.0, 0.0), "toy")) for t in made]
+
+
+@pytest.fixture(scope="module")
+def lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lm")
+    save_checkpoint(folder, "qwen2", qwen_tokenizer(), seed=1)
+    return folder
+
+
+def agree(source: str | Path, config: TrainConfig) -> int:
+    """Tokens of the longest example; the bare model reads the same as the model with weights, and has as many of them."""
+    objective = make_objective(config.objective, config.objective_options)
+    bare, model = bare_model(str(source), config, objective), fresh_model(source, config, objective)
+    assert all(p.is_meta for p in bare.backbone.parameters())
+    assert size_of(bare) == size_of(model)
+    read = [
+        [e.reading for e in make_examples(rows(), m, fitted_to(objective, m.readout), config.too_long)[0]]
+        for m in (bare, model)
+    ]
+    assert read[0] == read[1]
+    return max(reading.tokens for reading in read[0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"view": "math"}, {"view": "words"}, {"view": "last-math"}, {"head": "both-ways"}, {"marker": "<step>"},
+        {"as_family": "trl", "objective": "ce"}, {"as_family": "qwen2.5-math-prm", "objective": "ce"}, {"lora_rank": 2},
+        {"max_length": 300},
+    ],
+)  # fmt: skip
+def test_a_fresh_prm_is_counted_as_it_reads(change: dict[str, Any], lm: Path) -> None:
+    """The view and --as were left out: with a view of less, or a family of longer traces, other tokens were counted."""
+    whole, own = agree(lm, PLAIN), agree(lm, replace(PLAIN, **change))
+    expected = {"view": own < whole, "head": own > 1.5 * whole, "marker": own > whole, "as_family": own != whole}
+    assert expected.get(next(iter(change)), own == whole)
+
+
+def test_a_gguf_file_is_counted_by_the_configuration_in_it(tmp_path: Path) -> None:
+    """It was taken for a folder, and refused as damaged."""
+    agree(write_gguf(tmp_path / "tiny.gguf", "qwen2"), PLAIN)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"view": "math"}, {"lora_rank": 2, "marker": "<step>"}, {"as_family": "trl", "objective": "ce"}],
+)
+def test_a_prm_to_go_on_from_is_counted_as_it_reads(change: dict[str, Any], lm: Path, tmp_path: Path) -> None:
+    """As a plain decoder its folder had the usual layout; with adapters alone it has no configuration of a decoder."""
+    first = replace(PLAIN, **change)
+    folder = train_prm(rows(), lm, first, tmp_path / "first").folder
+    assert agree(folder, replace(PLAIN, objective=first.objective)) == agree(lm, first)
+    if first.as_family is not None:
+        published = tmp_path / "first" / "published"
+        assert agree(published, replace(PLAIN, objective="ce", family=first.as_family)) == agree(lm, first)
+
+
+def test_the_command_says_the_tokens_of_the_view_and_refuses_what_the_run_refuses(
+    lm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_parquet(tmp_path / "judged.parquet", rows(), "judged")
+    words = [
+        "train",
+        "--data",
+        str(tmp_path / "judged.parquet"),
+        "--backbone",
+        str(lm),
+        "--device",
+        "cpu",
+        "--estimate",
+    ]
+
+    def longest(*more: str) -> int:
+        assert cli.main([*words, "--json", *more]) == 0
+        return int(json.loads(capsys.readouterr().out)["longest_trace"])
+
+    assert longest() == agree(lm, PLAIN)
+    assert longest("--view", "words") == agree(lm, replace(PLAIN, view="words"))
+    assert longest("--as", "trl", "--objective", "ce") == agree(lm, replace(PLAIN, as_family="trl", objective="ce"))
+    for more, said in (
+        (("--as", "trl", "--objective", "ce", "--view", "math"), "cannot hold view of your own"),
+        (("--max-length", "20"), "the limit is 20"),
+        (("--as", "genprm", "--objective", "verdict"), "a genprm is a language model"),
+    ):
+        assert cli.main([*words, *more]) == 2
+        assert said in capsys.readouterr().err
