@@ -179,6 +179,14 @@ def test_unprm_card_check_hybrid_majority_reward() -> None:
     assert (unsure.winner, unsure.weights) == (4, {"A": 0.6, "B": 0.95, "C": 0.7})
 
 
+def test_an_unsure_hybrid_vote_takes_the_first_of_equally_good_solutions_as_best_of_n_does() -> None:
+    answers, scores = ["1", "2", "1", "3"], [0.5, 0.9, 0.9, 0.1]
+    vote = hybrid(answers, scores, share=0.6)
+    assert vote.winner == best(scores) == 1
+    assert vote.weights == {"1": 0.9, "2": 0.9, "3": 0.1}
+    assert hybrid([None, "2"], [0.9, 0.1], share=1.1).winner == 1, "a solution without an answer is not taken"
+
+
 def test_hybrid_by_entropy_is_sure_where_the_answers_agree() -> None:
     entropy = -sum(f * math.log(f) for f in (0.5, 0.375, 0.125))
     assert hybrid(UNPRM_ANSWERS, UNPRM_SCORES, entropy=entropy + 1e-9).winner == 0

@@ -229,10 +229,11 @@ def hybrid(
         sure = bool(shares) and max(shares.values()) >= share
     else:
         sure = -sum(f * math.log(f) for f in shares.values()) <= entropy
-    rewarded = _rewarded(answers, scores, "max", domain)
-    if sure or not rewarded.weights:
+    rewarded, groups = _rewarded(answers, scores, "max", domain), group(answers, domain)
+    first = best([score if at is not None else None for score, at in zip(scores, groups, strict=True)])
+    if sure or first is None:
         return counted._replace(weights=shares, unscored=rewarded.unscored)
-    return rewarded
+    return rewarded._replace(winner=groups[first])
 
 
 def frequency(
