@@ -120,6 +120,17 @@ def test_a_long_product_does_not_underflow_on_the_way_and_a_zero_stays_zero() ->
     assert aggregate([0.0, 0.5], "prod") == 0.0
 
 
+def test_dreamprm_card_check_a_solution_is_worth_the_mean_log_odds_of_its_steps() -> None:
+    values = [0.9, 0.6, 0.8]
+    assert aggregate(values, "log-odds") == pytest.approx(0.790785, abs=1e-6)
+    assert 1 / (1 + math.exp(-sum(math.log(v / (1 - v)) for v in values) / 3)) == pytest.approx(0.790785, abs=1e-6)
+    assert aggregate([0.3], "log-odds") == pytest.approx(0.3)
+    assert aggregate([1.0, 0.0], "log-odds") == pytest.approx(0.5)
+    assert 0 < (aggregate([0.0] * 500, "log-odds") or 0) < 1e-9
+    with pytest.raises(ValueError, match=r"step 2 has the value 1\.5: odds are those of probabilities"):
+        aggregate([0.5, 1.5], "log-odds")
+
+
 def test_negative_values_are_refused_with_the_way_out() -> None:
     with pytest.raises(ValueError, match=r"step 2 .*sigmoid"):
         aggregate([0.5, -0.1], "prod")
