@@ -110,6 +110,14 @@ def test_states_are_means_over_the_last_tokens_of_a_step_and_padding_does_not_ma
     torch.testing.assert_close(same, found, rtol=1e-4, atol=1e-5)
 
 
+def test_a_prompt_shorter_than_the_states_that_are_averaged_reads_no_padding() -> None:
+    model, ids, lengths = small().train(False), torch.arange(3, 7)[None], [np.array([1, 2])]
+    (alone,) = states_at(model, Sequences(ids, torch.ones_like(ids), 3), lengths)
+    padded = torch.cat([torch.zeros(1, 5, dtype=torch.long), ids], dim=1)
+    (beside,) = states_at(model, Sequences(padded, torch.tensor([[0] * 5 + [1] * 4]), 3), lengths)
+    torch.testing.assert_close(beside, alone, rtol=1e-4, atol=1e-5)
+
+
 def test_the_probe_learns_soft_shares_and_the_same_seed_gives_the_same_probe() -> None:
     drawn = torch.Generator().manual_seed(0)
     states = torch.randn(96, 16, generator=drawn)

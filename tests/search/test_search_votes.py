@@ -120,6 +120,17 @@ def test_a_long_product_does_not_underflow_on_the_way_and_a_zero_stays_zero() ->
     assert aggregate([0.0, 0.5], "prod") == 0.0
 
 
+def test_dreamprm_card_check_a_solution_is_worth_the_mean_log_odds_of_its_steps() -> None:
+    values = [0.9, 0.6, 0.8]
+    assert aggregate(values, "log-odds") == pytest.approx(0.790785, abs=1e-6)
+    assert 1 / (1 + math.exp(-sum(math.log(v / (1 - v)) for v in values) / 3)) == pytest.approx(0.790785, abs=1e-6)
+    assert aggregate([0.3], "log-odds") == pytest.approx(0.3)
+    assert aggregate([1.0, 0.0], "log-odds") == pytest.approx(0.5)
+    assert 0 < (aggregate([0.0] * 500, "log-odds") or 0) < 1e-9
+    with pytest.raises(ValueError, match=r"step 2 has the value 1\.5: odds are those of probabilities"):
+        aggregate([0.5, 1.5], "log-odds")
+
+
 def test_negative_values_are_refused_with_the_way_out() -> None:
     with pytest.raises(ValueError, match=r"step 2 .*sigmoid"):
         aggregate([0.5, -0.1], "prod")
@@ -177,6 +188,14 @@ def test_unprm_card_check_hybrid_majority_reward() -> None:
     sure, unsure = (hybrid(UNPRM_ANSWERS, UNPRM_SCORES, share=share) for share in (0.5, 0.6))
     assert (sure.winner, sure.weights) == (0, {"A": 0.5, "B": 0.375, "C": 0.125})
     assert (unsure.winner, unsure.weights) == (4, {"A": 0.6, "B": 0.95, "C": 0.7})
+
+
+def test_an_unsure_hybrid_vote_takes_the_first_of_equally_good_solutions_as_best_of_n_does() -> None:
+    answers, scores = ["1", "2", "1", "3"], [0.5, 0.9, 0.9, 0.1]
+    vote = hybrid(answers, scores, share=0.6)
+    assert vote.winner == best(scores) == 1
+    assert vote.weights == {"1": 0.9, "2": 0.9, "3": 0.1}
+    assert hybrid([None, "2"], [0.9, 0.1], share=1.1).winner == 1, "a solution without an answer is not taken"
 
 
 def test_hybrid_by_entropy_is_sure_where_the_answers_agree() -> None:

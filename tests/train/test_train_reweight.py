@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from footfall import cli
 from footfall.formats import write_parquet
@@ -135,6 +136,21 @@ def test_the_domain_whose_labels_are_turned_over_loses_weight() -> None:
     assert singly.tokens > 0 and all(-1 <= weight <= 3 for weight in singly.weights.values())
     net = train_reweighted(model, [*good, *bad], domains, meta, by="net", updates=4, unroll=2)
     assert all(0 < weight < 1 for weight in net.weights.values()) and len(net.meta_losses) == 2
+
+
+@pytest.mark.parametrize(("by", "changes", "step"), [("domain", 1, 0.01), ("table", 5, 5e-3)])
+def test_a_model_in_memory_is_fitted_by_the_settings_of_the_objective(by: Any, changes: int, step: float) -> None:
+    """DreamPRM changes weights after 5 updates at 0.01, DreamPRM-1.5's table after each at 5e-3."""
+    rows, names = [*domain_rows("good", True), *domain_rows("bad", False)], ["good"] * 12 + ["bad"] * 12
+    model = PRM.from_backbone(decoder(), byte_tokenizer(), seed=0)
+    found = train_reweighted(model, rows, names, graded(), by=by, updates=5, lr=1e-2)
+    assert len(found.meta_losses) == changes
+    if by == "domain":
+        z = torch.tensor([step, -step])
+        wanted = (F.softplus(z) / F.softplus(z).mean()).tolist()
+        assert sorted(found.weights.values()) == pytest.approx(sorted(wanted), abs=1e-6)
+    else:
+        assert max(abs(weight - 1) for weight in found.weights.values()) <= changes * step + 1e-6
 
 
 def test_what_weights_cannot_be_learned_from_is_told() -> None:

@@ -5,11 +5,12 @@ along the weighted losses does for a small meta set of graded solutions:
 
     φ' = φ − η ∇_φ Σ_k w_k ℓ_k(φ),   z ← z − η_z dL_meta(φ') / dz,   w_k = softplus(z_k) / mean_j softplus(z_j)
 
-A solution is valued as at inference, by the mean log-odds of its steps.
+A solution of the meta set is valued by the mean log-odds of its steps, as the paper does at inference too.
 
 What differs: text alone, and domains that differ in their labels only, on the same kind of problem: Monte Carlo estimates of 8
 rollouts, the outcome on every step, estimates turned over, and chance. The meta set is what is left of the traces. PRMs have
-one value layer on the decoder, not on its logits, and see the same rows in the same order with weights and without.
+one value layer on the decoder, not on its logits, and see the same rows in the same order with weights and without. Best-of-N
+goes by the mean of the values, not by that of their log-odds (`--aggregate log-odds`), and the weights do not decay.
 """
 
 from __future__ import annotations

@@ -123,9 +123,10 @@ def states_at(model: Any, batch: Sequences, lengths: Sequence[npt.NDArray[np.int
             output_hidden_states=True, logits_to_keep=1,
         ).hidden_states[-1].float()  # fmt: skip
         first = part.ids_BL.shape[1] - part.kept
-        for row, own in zip(states_BLD, lengths[at : at + _ROWS], strict=True):
+        begun = part.mask_BL.long().argmax(dim=-1).tolist()  # a short prompt's padding has states too, and is not read
+        for row, begin, own in zip(states_BLD, begun, lengths[at : at + _ROWS], strict=True):
             ends = (first + np.cumsum(own)).tolist()
-            found.append(torch.stack([row[max(0, end - STATES) : end].mean(dim=0) for end in ends]))
+            found.append(torch.stack([row[max(begin, end - STATES) : end].mean(dim=0) for end in ends]))
     return found
 
 

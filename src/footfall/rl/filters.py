@@ -26,6 +26,7 @@ from footfall.judging import idle_settings
 from footfall.registry import Declared, Paper, register
 from footfall.rl.group_relative import outcomes
 from footfall.rl.groups import Chosen, Filter, Floats, Group, Needs, Rollout, deviation
+from footfall.types import content_key
 
 
 def consistency(rewards: Floats, outcome: float, level: float, penalty: float = 0.0) -> float:
@@ -61,6 +62,18 @@ def _of(group: Group, inside: Sequence[int]) -> list[Rollout]:
     return [group.rollouts[i] for i in inside]
 
 
+def _by_chance(seed: int, groups: Sequence[Group]) -> np.random.Generator:
+    """Drawn by the batch: the same one is chosen from alike, in a run that was resumed too, and another one anew.
+
+    Were it begun alike for all batches, whoever stands in a place would be drawn every time, or never.
+    """
+    told = [
+        [group.prompt, *(None if each.outcome is None else float(each.outcome) for each in group.rollouts)]
+        for group in groups
+    ]
+    return np.random.default_rng(int(content_key("filter", seed, told)[:16], 16))
+
+
 def shares_right(group: Group) -> Floats:
     """Outcomes in [0, 1] of the rollouts that have one; any other is refused."""
     return np.array([each.share for each in _of(group, _usable(group, ("outcome",)))], np.float64)
@@ -83,7 +96,7 @@ def prof(remove: int = 4, penalty: float = 0.0, wrong_at_random: bool = False, s
         raise ValueError(f"remove {remove}: 0 or more rollouts are removed from a group")
 
     def keep(groups: Sequence[Group]) -> list[Chosen]:
-        rng = np.random.default_rng(seed)
+        rng = _by_chance(seed, groups)
         inside = [_usable(group, needs) for group in groups]
         scores = [
             each.known("rewards") for group, there in zip(groups, inside, strict=True) for each in _of(group, there)
@@ -174,7 +187,7 @@ def vspo(most: int = 4, seed: int = 0) -> Filter:
         if not values.any():
             return []
         times = (values > 0).astype(int)
-        for at in np.random.default_rng(seed).choice(len(groups), len(groups) - times.sum(), p=values / values.sum()):
+        for at in _by_chance(seed, groups).choice(len(groups), len(groups) - times.sum(), p=values / values.sum()):
             times[at] += 1
         return [
             Chosen(at, np.full(len(groups[at].rollouts), damped(int(count), most)))

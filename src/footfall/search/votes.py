@@ -24,9 +24,11 @@ import numpy.typing as npt
 from footfall.answers import canonical, equal
 from footfall.types import SearchResult, Trajectory
 
-Aggregation = Literal["min", "prod", "mean", "last", "max", "sum", "length-aware", "log-prod", "class"]
+Aggregation = Literal["min", "prod", "mean", "last", "max", "sum", "length-aware", "log-prod", "log-odds", "class"]
 Neutral = Literal["positive", "negative"]
 """What a step that is neither right nor wrong counts as."""
+LEAST = 1e-10
+"""What a step of less is worth where logarithms are paid, as the card sprm-metastone has it for its geometric mean."""
 
 
 def _log_product(values: Sequence[float]) -> float:
@@ -54,6 +56,23 @@ def log_product(values: Sequence[float]) -> float:
     if whole == -math.inf:
         raise ValueError(f"step {list(values).index(0.0) + 1} has the value 0, which has no logarithm: use prod or min")
     return whole
+
+
+def mean_log_odds(values: Sequence[float]) -> float:
+    """σ(mean log v / (1 − v)): a chance again (card: dreamprm). Sure steps weigh more than in the mean.
+
+    A chance of 0 or 1 has no odds and counts as one of 1e-10 less.
+    """
+    odds = []
+    for i, value in enumerate(values):
+        if not 0 <= value <= 1:
+            raise ValueError(
+                f"step {i + 1} has the value {value}: odds are those of probabilities; map logits by a sigmoid and scores in "
+                "[-1, 1] by (v + 1) / 2 first"
+            )
+        chance = min(max(value, LEAST), 1 - LEAST)
+        odds.append(math.log(chance) - math.log1p(-chance))
+    return 1 / (1 + math.exp(-_mean(odds)))
 
 
 def classes(
@@ -92,6 +111,7 @@ AGGREGATIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "sum": math.fsum,
     "length-aware": length_aware,
     "log-prod": log_product,
+    "log-odds": mean_log_odds,
     "class": lambda values: _mean([value for value in classes(values) if value is not None]),
 }
 """By name; `max` is for diagnosis, `sum` is for values that are increments."""
@@ -110,10 +130,6 @@ def aggregate(values: Sequence[float | None], how: Aggregation | str = "min") ->
     if not values or len(judged) < len(values):
         return None
     return AGGREGATIONS[how](judged)
-
-
-LEAST = 1e-10
-"""What a step of less is worth where logarithms are paid, as the card sprm-metastone has it for its geometric mean."""
 
 
 def reward_of(values: Sequence[float | None], how: Aggregation | str = "min") -> float | None:
@@ -229,10 +245,11 @@ def hybrid(
         sure = bool(shares) and max(shares.values()) >= share
     else:
         sure = -sum(f * math.log(f) for f in shares.values()) <= entropy
-    rewarded = _rewarded(answers, scores, "max", domain)
-    if sure or not rewarded.weights:
+    rewarded, groups = _rewarded(answers, scores, "max", domain), group(answers, domain)
+    first = best([score if at is not None else None for score, at in zip(scores, groups, strict=True)])
+    if sure or first is None:
         return counted._replace(weights=shares, unscored=rewarded.unscored)
-    return rewarded
+    return rewarded._replace(winner=groups[first])
 
 
 def frequency(

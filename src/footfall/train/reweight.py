@@ -29,7 +29,7 @@ from footfall.train.data import Example, collate, domain_of, make_examples
 from footfall.train.objectives import By, Objective, Weighing, fitted_to, make_objective
 from footfall.train.row_weights import InstanceNet, Table, hypergradient, losses_by_trace
 from footfall.train.trainer import StepTrainer, own_randomness, training_arguments
-from footfall.types import Judged, Judgement, Trajectory
+from footfall.types import Json, Judged, Judgement, Trajectory
 
 KEPT = "row_weights.safetensors"
 
@@ -273,21 +273,23 @@ def train_reweighted(
     *,
     by: By = "domain",
     updates: int = 200,
-    unroll: int = 5,
+    unroll: int | None = None,
     batch_size: int = 16,
     lr: float = 3e-4,
-    meta_lr: float = 0.05,
+    meta_lr: float | None = None,
     seed: int = 0,
 ) -> Reweighted:
     """Fit the PRM in place to rows of these domains, with weights that a meta set of graded solutions decides.
 
     A training of so many updates at a constant rate that keeps nothing; `train_prm` with the objectives `domain-weights` and
     `instance-weights` is the same with all that a run has. By table (one clipped weight a domain, which is a row's own where
-    each row has one) or by net is DreamPRM-1.5. A `meta_lr` of 0 leaves all weights alike.
+    each row has one) or by net is DreamPRM-1.5. An `unroll` or `meta_lr` of None is the objective's own, which is the
+    paper's; a `meta_lr` of 0 leaves all weights alike.
     """
     if len(rows) != len(domains):
         raise ValueError(f"{len(rows)} rows have {len(domains)} domains: one each is needed")
-    settings = {"meta_lr": meta_lr, "unroll": unroll, **({} if by == "domain" else {"by": by})}
+    told: dict[str, Json] = {"meta_lr": meta_lr, "unroll": unroll, "by": None if by == "domain" else by}
+    settings = {name: value for name, value in told.items() if value is not None}
     named = make_objective("domain-weights" if by == "domain" else "instance-weights", settings)
     objective = fitted_to(named, model.readout)
     train, report = make_examples(rows, model, objective, "error")

@@ -9,7 +9,8 @@ is 1; those of traces are clip(θ, −1, 3) or what a small network makes of the
 valued as at inference, p = σ(mean_i log V_i / (1 − V_i)), and L_meta = (p − correct)²; or by the mean probability of its own
 sign, L_meta = (P̄ − 1)².
 
-The trainer that takes both steps is `footfall.train.reweight`.
+The trainer that takes both steps is `footfall.train.reweight`. What differs: DreamPRM's code lets z decay by 1e-3 of the
+learning rate at each step (AdamW); here nothing decays. At inference its solutions are valued by `--aggregate log-odds`.
 """
 
 from __future__ import annotations
