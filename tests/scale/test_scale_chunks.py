@@ -20,7 +20,8 @@ import pytest
 
 from footfall.cli import main
 from footfall.formats import FormatError
-from footfall.scale.actors import RayWorkers, Resources, _Actor, _Given, _no_memory, _Worker, stay_on_a_processor
+from footfall.scale.actors import RayWorkers, Resources, _Actor, _Given, _no_memory
+from footfall.scale.worker import Worker, stay_on_a_processor
 from footfall.store import Chunk, Done, Run, RunError, Task
 from footfall.types import Cost, Judgement, Problem, Step, Trajectory
 
@@ -327,7 +328,7 @@ def test_an_error_that_another_process_cannot_make_again_reaches_the_driver_in_w
     def broken(part: Sequence[Trajectory]) -> list[Judgement]:
         raise error
 
-    worker = _Worker(partial(Task, broken, "judgement"), "", (), 0.0, False)
+    worker = Worker(partial(Task, broken, "judgement"), "", (), 0.0, False)
     worker._task = Task(broken, "judgement")
     with pytest.raises(kind, match=said) as caught:
         worker.do(Chunk("s", 0, "0", (TRACES[0],)))
@@ -425,7 +426,7 @@ def test_workers_of_this_machine_stay_on_processors_of_their_own() -> None:
     if not hasattr(os, "sched_setaffinity"):
         assert stay_on_a_processor() is None
         return
-    stays = "import os, sys; from footfall.scale.actors import stay_on_a_processor as stay; "
+    stays = "import os, sys; from footfall.scale.worker import stay_on_a_processor as stay; "
     stays += f"print(stay('test-{os.getpid()}'), len(os.sched_getaffinity(0)), flush=True); sys.stdin.read()"
     here = len(os.sched_getaffinity(0))
 

@@ -13,24 +13,22 @@ order, the later one by the actor that did the earlier one if it can be.
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 import os
 import re
 import socket
 import time
-import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from footfall.damaged import says_no_memory
-from footfall.registry import name_files, named_files
+from footfall.registry import named_files
+from footfall.scale.worker import Call, Sent, Worker
 from footfall.store import Chunk, Done, RunError, Task
 
 _log = logging.getLogger(__name__)
@@ -72,31 +70,6 @@ class Resources(NamedTuple):
     """Seconds in which a worker that has begun must have opened its parts. None: half an hour."""
 
 
-@dataclass(frozen=True)
-class Call:
-    """Work on items of any kind, whose result is no shard of a run."""
-
-    work: Callable[[Any], Any]
-    counts: Callable[[], Any] | None = None
-
-    def shard(self, items: Sequence[Any], key: str) -> tuple[Any, int]:
-        """What comes of the one item."""
-        (item,) = items
-        return self.work(item), 1
-
-
-class Sent(NamedTuple):
-    """Something large that the cluster holds once, for all workers that ask for it."""
-
-    place: Any
-
-    def get(self) -> Any:
-        """It, in a worker."""
-        import ray
-
-        return ray.get(self.place)
-
-
 def check_answers(address: str) -> None:
     """An error if nobody who speaks gRPC answers at HOST:PORT, or ray://HOST:PORT."""
     if (found := re.fullmatch(r"(?:ray://)?\[?(.+?)\]?:(\d+)", address)) is None:
@@ -110,96 +83,6 @@ def check_answers(address: str) -> None:
                     raise ConnectionError("what answers is no Ray")
     except (OSError, OverflowError, UnicodeError) as error:
         raise RunError(f"--ray {address}: no cluster answers there: {error}") from error
-
-
-_held: list[socket.socket] = []
-"""By which this process has its processor."""
-
-
-def stay_on_a_processor(among: str = "workers") -> int | None:
-    """Move this process, for good, to a processor that no other process `among` those of this name has; None if all are taken.
-
-    Ray runs workers at low priority, and Linux lets several of those share a processor while others are idle. Who has a
-    processor holds an address of its number, which the kernel takes back with the process, however that ends.
-    """
-    if not hasattr(os, "sched_setaffinity"):
-        return None
-    for number in sorted(os.sched_getaffinity(0), key=_core_mates):
-        mine = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            mine.bind(f"\0footfall-{among}-{number}")
-        except OSError:
-            mine.close()
-            continue
-        os.sched_setaffinity(0, {number})
-        _held.append(mine)
-        return number
-    return None
-
-
-def _core_mates(number: int) -> tuple[int, int]:
-    """How many threads of the processor's core come before it: second threads are for when all cores are taken."""
-    try:
-        said = Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list").read_text(encoding="ascii")
-    except OSError:
-        return 0, number
-    return sum(int(each) < number for each in re.split(r"[,-]", said.strip())), number
-
-
-@contextmanager
-def _errors_that_travel() -> Iterator[None]:
-    """Put an error that the driver could not make again from its arguments into the words of one that it can.
-
-    `Error(*error.args)` is how an exception is made again elsewhere. Where its class wants other arguments, Ray has nothing to
-    give the driver, which would take the worker for lost.
-    """
-    try:
-        yield
-    except Exception as error:
-        try:
-            copy.copy(error)  # it makes exceptions again in the same way
-        except Exception:  # noqa: BLE001  (a class of the user may raise anything)
-            *_, at = traceback.extract_tb(error.__traceback__)
-            kind = MemoryError if isinstance(error, MemoryError) else RunError
-            raise kind(f"{type(error).__name__}: {error} ({at.filename}, line {at.lineno})") from None
-        raise
-
-
-class _Worker:
-    """What an actor is: the parts, opened once, and what does a chunk."""
-
-    def __init__(
-        self, make: Callable[[], Task | Call], folder: str, files: tuple[str, ...], gpus: float, stays: bool
-    ) -> None:
-        self._make, self._folder, self._files, self._gpus, self._stays = make, folder, files, gpus, stays
-        self._task: Task | Call | None = None
-
-    def here(self) -> dict[str, Any]:
-        """Which process this is: a worker that can say so has begun, and what it takes from then on is for opening."""
-        return {"node": os.uname().nodename, "pid": os.getpid(), "log": os.path.realpath("/proc/self/fd/2")}
-
-    @_errors_that_travel()
-    def open(self) -> None:
-        """Open the parts, as the driver named them: from the same folder, with the same files of the user's own."""
-        if not Path(self._folder).is_dir():
-            raise RunError(
-                f"{self._folder} is not on {os.uname().nodename}: workers need the folder the run was started in"
-            )
-        os.chdir(self._folder)
-        if not self._gpus:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # those that were not asked for are others'
-        name_files(self._files)
-        if self._stays:
-            stay_on_a_processor()
-        self._task = self._make()
-
-    @_errors_that_travel()
-    def do(self, chunk: Chunk) -> tuple[Any, int, float, Any]:
-        """The chunk's shard, its number of rows, the seconds it took, and what this worker has counted so far."""
-        assert self._task is not None
-        begun = time.monotonic()
-        shard, rows = self._task.shard(chunk.items, chunk.name)
-        return shard, rows, time.monotonic() - begun, self._task.counts and self._task.counts()
 
 
 @dataclass
@@ -277,7 +160,7 @@ class RayWorkers:
         own = self.resources
         limits = {} if own.memory_gib is None else {"memory": int(own.memory_gib * 2**30)}
         self._class = ray.remote(num_cpus=own.cpus, num_gpus=own.gpus, max_restarts=0, max_task_retries=0, **limits)(
-            _Worker
+            Worker
         )
         return self
 
