@@ -84,7 +84,7 @@ KINDS = {
     # Attentions take memory by the square of a trace's length, so batches are small.
     "uhead": Kind(
         {"head": "uncertainty", "objective_options": {"wrong_weight": 3.0}, "compile": False},
-        adapter=False, lr=3e-4, scored={"token_budget": 8192, "compile": False},
+        adapter=False, lr=5e-4, scored={"token_budget": 8192, "compile": False},
     ),
     "probe": Kind({"head": "frozen-linear"}, adapter=False),
     "implicit": Kind({"family": "implicit", "objective": "log-ratio"}, head=False),
