@@ -13,7 +13,7 @@ gets an answer from any of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import NamedTuple, TypeAlias
 
@@ -35,12 +35,22 @@ UNKNOWN = Bound(math.inf, math.inf)
 
 IdleSettings: TypeAlias = tuple[tuple[str, str], ...]
 """Settings that do nothing beside the others that a part was made with, and what they are for: `idle` of judges, searchers,
-credits and filters. A command refuses one that its user gave."""
+credits and filters, and of a reward. Who lets users name settings refuses one that was given (`refuse_idle`)."""
 
 
 def idle_settings(*cases: tuple[bool, str, str]) -> IdleSettings:
     """Of settings and what they are for, those that do nothing."""
     return tuple((name, meant_for) for idle, name, meant_for in cases if idle)
+
+
+def refuse_idle(part: object, asked: Container[str], what: str, spelled: Callable[[str], str]) -> None:
+    """Refuse a setting that was asked for and does nothing beside the part's others; `spelled`: how its user said it."""
+    for option, meant_for in getattr(part, "idle", ()):
+        if option in asked:
+            as_it_is = f": {part.name}" if hasattr(part, "name") else ""
+            raise ValueError(
+                f"{what} has no use for {spelled(option)} as it is set{as_it_is}; it is for {meant_for}; leave it out"
+            )
 
 
 @dataclass(frozen=True)
