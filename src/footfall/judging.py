@@ -76,6 +76,9 @@ class Traits:
     """What stood after each step of the traces it was trained on; if it is one, it reads all traces so (`as_trained`)."""
     counts_tokens: bool = True
     """Whether the costs of its judgements hold the tokens that were read and written."""
+    repeats: tuple[tuple[str, int], ...] = ()
+    """How often it, or a labeller of trees, has one text written on: the settings that say so, and their numbers. Written
+    greedily, all of these are the same."""
     compares: bool = False
     """Whether what it says of a trace depends on the others of its problem in the same call: they are never put to it apart."""
 
