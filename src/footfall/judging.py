@@ -13,7 +13,7 @@ gets an answer from any of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import NamedTuple, TypeAlias
 
@@ -35,12 +35,22 @@ UNKNOWN = Bound(math.inf, math.inf)
 
 IdleSettings: TypeAlias = tuple[tuple[str, str], ...]
 """Settings that do nothing beside the others that a part was made with, and what they are for: `idle` of judges, searchers,
-credits and filters. A command refuses one that its user gave."""
+credits and filters, and of a reward. Who lets users name settings refuses one that was given (`refuse_idle`)."""
 
 
 def idle_settings(*cases: tuple[bool, str, str]) -> IdleSettings:
     """Of settings and what they are for, those that do nothing."""
     return tuple((name, meant_for) for idle, name, meant_for in cases if idle)
+
+
+def refuse_idle(part: object, asked: Container[str], what: str, spelled: Callable[[str], str]) -> None:
+    """Refuse a setting that was asked for and does nothing beside the part's others; `spelled`: how its user said it."""
+    for option, meant_for in getattr(part, "idle", ()):
+        if option in asked:
+            as_it_is = f": {part.name}" if hasattr(part, "name") else ""
+            raise ValueError(
+                f"{what} has no use for {spelled(option)} as it is set{as_it_is}; it is for {meant_for}; leave it out"
+            )
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,9 @@ class Traits:
     """What stood after each step of the traces it was trained on; if it is one, it reads all traces so (`as_trained`)."""
     counts_tokens: bool = True
     """Whether the costs of its judgements hold the tokens that were read and written."""
+    repeats: tuple[tuple[str, int], ...] = ()
+    """How often it, or a labeller of trees, has one text written on: the settings that say so, and their numbers. Written
+    greedily, all of these are the same."""
     compares: bool = False
     """Whether what it says of a trace depends on the others of its problem in the same call: they are never put to it apart."""
 

@@ -235,6 +235,14 @@ def test_an_option_of_another_method_is_refused(server: Server, capsys: pytest.C
         (("--method", "scan", "--rollouts", "1", "--temperature", "0"), "all 128 responses of a text would be one"),
         (("--method", "relative-progress", "--temperature", "0"), "all 32 pass_rollouts of a text would be one"),
         (("--method", "omegaprm", "--trees", "2", "--temperature", "0"), "all 8 rollouts of a text would be one"),
+        (
+            ("--method", "relative-progress", "--set", "pass_rollouts=1", "--temperature", "0"),
+            "all 32 rollouts of a text would be one and the same; say --rollouts 1",
+        ),
+        (("--method", "unprm", "--temperature", "0"), "all 72 draws of a text would be one and the same"),
+        (("--method", "reasonflux", "--temperature", "0"), "all 4 solutions of a text would be one"),
+        (("--method", "hrm-hnc", "--trees", "3", "--temperature", "0"), "one and the same; say --trees 1, or leave"),
+        (("--method", "grounded", "--trees", "3", "--temperature", "0"), "all 3 children of a text would be one"),
     ],
 )
 def test_options_that_do_nothing_or_say_two_things_are_refused(
@@ -249,6 +257,30 @@ def test_options_that_do_nothing_or_say_two_things_are_refused(
     assert cli.main(["label", "--data", "traces.jsonl", "--policy", "scripted-arithmetic", *words]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_whether_a_labeller_writes_copies_is_what_it_says_of_itself_and_not_what_its_settings_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A labeller with a setting `n` of another meaning was refused, and one that calls its completions otherwise was not."""
+    monkeypatch.chdir(tmp_path)
+    write("traces.jsonl", [Judged(t, None) for t in TRACES], "jsonl")
+    Path("mine.py").write_text(
+        "from footfall.judging import Traits\n"
+        "from footfall.types import Judgement\n"
+        "class Words:\n"
+        "    name = 'words'\n"
+        "    def __init__(self, policy, n: int = 8, looks: int = 0, temperature: float = 1.0):\n"
+        "        self.policy, self.n, self.traits = policy, n, Traits(repeats=(('looks', looks),))\n"
+        "    def judge(self, traces):\n"
+        "        return [Judgement(t.id, tuple(float(len(s.text) > self.n) for s in t.steps), self.name) for t in traces]\n",
+        "utf-8",
+    )
+    words = ["label", "--data", "traces.jsonl", "--method", "mine.py:Words", "--policy", "scripted-arithmetic"]
+    assert cli.main([*words, "--temperature", "0"]) == 0
+    capsys.readouterr()
+    assert cli.main([*words, "--temperature", "0", "--set", "looks=3"]) == 2
+    assert "all 3 looks of a text would be one and the same; say --set looks=1" in capsys.readouterr().err
 
 
 def test_a_prover_is_a_policy_in_one_word(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from footfall.policy.embedded import EMBEDDED
 from footfall.registry import create
 from footfall.rl.groups import FILTERED, Group, Rollout, credited, padded
 from footfall.rl.rewards import Reward, advantages_of, rollout_of, row_of
+from footfall.rl.verl_settings import Settings
 from footfall.types import Judgement, Problem, Reason, Step, Trajectory, Unjudged
 from footfall.worlds import ArithmeticWorld
 
@@ -167,6 +168,33 @@ def test_advantages_are_those_of_the_trainer(name: str, tmp_path: Path) -> None:
     assert set(left) == {0, 3, 6} == {i for i, each in enumerate(made.batch) if each.left is not None}
     np.testing.assert_allclose(found, batch["advantages"].numpy(), rtol=1e-4, atol=1e-6)
     assert np.abs(found).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("credit", "said", "refused"),
+    [
+        ("grpo", {"credit": {"scale": "none", "eps": 0.1}}, "credit 'grpo' has no use for algorithm.footfall.credit.eps"),
+        ("pure", {"credit": {"form": "sum", "temperature": 0.1}}, "for algorithm.footfall.credit.temperature .* form=min"),
+        ("grpo", {"filter": {"name": "prof", "seed": 3}}, "for algorithm.footfall.filter.seed .* wrong_at_random=true"),
+        ("grpo", {"aggregate": "mean"}, "credit 'grpo' has no use for algorithm.footfall.aggregate"),
+        ("grpo", {"after_error": None}, "for algorithm.footfall.after_error .* what a judge says of steps"),
+        ("pspo", {"judge": {"name": "truth-arithmetic"}, "outcome": "min"}, "use for algorithm.footfall.outcome"),
+    ],
+)  # fmt: skip
+def test_settings_in_the_config_of_verl_that_do_nothing_are_refused(
+    credit: str, said: dict[str, Any], refused: str
+) -> None:
+    """They were taken without a word, where `footfall rl` refuses them."""
+    with pytest.raises(ValueError, match=refused):
+        Settings(**said).reward(credit)
+
+
+def test_settings_in_the_config_of_verl_that_do_something_are_taken() -> None:
+    judge = {"name": "truth-arithmetic", "consequent": 0.5}
+    said = Settings({"temperature": 0.2}, {"name": "prof", "remove": 2}, judge, "min", "mean", None)
+    paid = said.reward("pure")
+    assert paid.judge is not None and paid.judge.name == "truth-arithmetic(consequent=0.5)"
+    assert (paid.outcome, paid.aggregate, paid.after_error) == ("min", "mean", None) and paid.keep is not None
 
 
 # verl's own code.

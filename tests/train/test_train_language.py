@@ -112,6 +112,11 @@ def test_what_the_reference_says_is_read_once_and_stored(tmp_path: Path, monkeyp
     train_prm(rows(), folder, QUICK, tmp_path / "run")
     assert read == [6], "only the held-out traces, by the trained model"
     assert (tmp_path / "run" / "reference.json").read_bytes() == stored
+    (tmp_path / "run" / "reference.json").write_bytes(stored[:-9])
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.warns(UserWarning, match=r"reference\.json: .*what it held is made again"):
+        train_prm(rows(), folder, QUICK, tmp_path / "run")
+    assert (tmp_path / "run" / "reference.json").read_bytes() == stored
 
 
 def test_other_outcomes_or_critiques_are_other_data(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ import footfall
 from footfall.commands._options import Drawing, PolicyOptions, SamplingOptions, given, name_and_settings, together
 from footfall.commands._values import check_values
 from footfall.drive.rollout_store import Counts, RolloutStore, StoredPolicy
+from footfall.judging import refuse_idle
 from footfall.label.counting import CountingPolicy, Rehearsal
 from footfall.policy.protocol import Policy
 from footfall.registry import NOTHING, declared, load, named_files, no_file_part, no_hub_id, parts, serving
@@ -66,13 +68,7 @@ def make_part(
     arguments = {k: v.over(takes[k].default) if isinstance(v, Drawing) else v for k, v in arguments.items()}
     to_policy = opening or open_policy
     made = factory(**{k: to_policy(v) if isinstance(v, PolicyOptions) else v for k, v in arguments.items()})
-    for option, meant_for in getattr(made, "idle", ()):
-        if option in asked:
-            as_it_is = f": {made.name}" if hasattr(made, "name") else ""
-            raise ValueError(
-                f"the {kind} {name!r} has no use for {_flag(option, kind)} as it is set{as_it_is}; it is for {meant_for}; "
-                "leave it out"
-            )
+    refuse_idle(made, asked, f"the {kind} {name!r}", partial(_flag, kind=kind))
     if name in named_files() and not isinstance(getattr(made, "name", None), str):
         raise ValueError(f"{name} has no `name`: give it one, a text; what it says is stored under it")
     return made

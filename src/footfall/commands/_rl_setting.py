@@ -24,7 +24,7 @@ from footfall.commands._sources import problem_key, read_source, world_source
 from footfall.judging import all_parts, keep_nothing
 from footfall.registry import declared, no_hub_id, parts, serving, systems
 from footfall.render import template_for
-from footfall.rl.groups import Credit, Filter, reads_steps
+from footfall.rl.groups import Credit, reads_steps
 from footfall.rl.settings import RlSettings
 from footfall.scale import Call
 from footfall.scale.processes import is_main
@@ -35,6 +35,7 @@ from footfall.types import Judge, Problem, content_key
 if TYPE_CHECKING:
     from footfall.rl.loop import Setting
     from footfall.rl.parts import Parts
+    from footfall.rl.rewards import Reward
 
 _CACHE_TOKENS = 1 << 16
 """That a judge may keep of what it has read."""
@@ -124,10 +125,10 @@ def open_setting(config: RlConfig, problems: Problems, parts: Parts | None = Non
     config.settings.check_beside(credit.needs)
     judge, other = reward_judge(config, credit), _held_out_judge(config)
     _refuse_unasked(config, judge, other)
-    _refuse_idle(config, credit, keep, judge)
-    if parts is not None and judge is not None:
-        judge = JudgeInParts(judge, parts)
     reward = Reward(credit, judge, keep, config.outcome, config.aggregate)
+    _refuse_idle(config, reward)
+    if parts is not None and judge is not None:
+        reward = replace(reward, judge=JudgeInParts(judge, parts))
     train, held_out = problems
     if (lacking := reward.unanswered(train)) and is_main():
         note(f"{config.problems}: {lacking:,} of {len(train):,} problems have no reference answer to learn from")
@@ -236,15 +237,14 @@ def _refuse_unasked(config: RlConfig, *judges: Judge | None) -> None:
         )
 
 
-def _refuse_idle(config: RlConfig, credit: Credit, keep: Filter | None, judge: Judge | None) -> None:
+def _refuse_idle(config: RlConfig, reward: Reward) -> None:
     """Refuse options that do nothing with this credit, filter, judge and writer."""
-    reads = {*credit.needs, *credit.also, *(keep.needs if keep is not None else ())}
-    by_steps = reads_steps(credit)
-    if config.outcome != "answer" and "outcome" not in reads:
+    judge, idle = reward.judge, dict(reward.idle)
+    if config.outcome != "answer" and "outcome" in idle:
         raise ValueError(
             f"--outcome {config.outcome}: the credit {config.credit} reads no outcome, and no filter does; leave it out"
         )
-    if config.aggregate != RlConfig.aggregate and not by_steps and config.held_out_judge is None:
+    if config.aggregate != RlConfig.aggregate and "aggregate" in idle and config.held_out_judge is None:
         raise ValueError(
             f"--aggregate {config.aggregate}: with the credit {config.credit} the outcome is what is logged and watched; leave "
             "it out, or say by --outcome what a completion is worth"

@@ -227,16 +227,12 @@ def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> J
     return made
 
 
-_SEVERAL = ("rollouts", "pass_rollouts", "responses", "n")
-"""What labellers call the number of completions of one text."""
-
-
 def _refuse_copies(method: object) -> None:
     """Greedy completions of one text are all the same."""
     for part in all_parts(method):
-        for name in _SEVERAL:
-            if isinstance(count := getattr(part, name, None), int) and count > 1:
-                flag = f"--{name} 1" if name == "rollouts" else f"--set {name}=1"
+        for name, count in traits(part).repeats:
+            if count > 1:
+                flag = f"--{name} 1" if name in ("rollouts", "trees") else f"--set {name}=1"
                 raise ValueError(
                     f"--temperature 0: all {count} {name} of a text would be one and the same; say {flag}, or leave "
                     "--temperature out"

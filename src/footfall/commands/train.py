@@ -18,7 +18,7 @@ from footfall.commands._parts import check_names, settings
 from footfall.commands._running import REPORT, open_run, run_folder, run_settings
 from footfall.commands._sources import read_source, read_traces, world_source
 from footfall.commands._values import check_values
-from footfall.formats import read_parquet
+from footfall.formats import DamagedError, read_parquet
 from footfall.registry import load, named_files, no_hub_id, serving
 from footfall.reports.pages import limited_in_words, write_page
 from footfall.reports.train_page import train_page
@@ -270,7 +270,14 @@ def _summary(trained: TrainResult) -> dict[str, Any]:
 
 def _page(config: TrainConfig, trained: TrainResult, held_out: Path) -> str:
     """The run as a page; a run that an earlier version finished has no held-out traces."""
-    rows = read_parquet(held_out, "judged") if held_out.is_file() else []
+    try:
+        rows = read_parquet(held_out, "judged") if held_out.is_file() else []
+    except DamagedError as error:
+        fix = (
+            "take it from a copy, or delete it and run the same command: model and figures stand, and the page shows no "
+            "held-out traces; --fresh trains anew, and writes it"
+        )
+        raise DamagedError(error.path, error.expected, got=error.got, fix=fix) from error
     return train_page(trained, rows, config.backbone, seed=config.run.seed, config=run_settings(config, _FOR_SHOW))
 
 

@@ -26,6 +26,7 @@ from footfall.drive.rollouts import (
     of_answered,
     run_plans,
 )
+from footfall.judging import Traits
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, register
 from footfall.types import Judged, Judgement, Reason, Trajectory, Unjudged, content_key, failures_of
@@ -88,6 +89,10 @@ class StepwiseORM:
     def name(self) -> str:
         rule = f"n={self.rollouts}{'' if self.used else ',used=no'}"
         return f"sorm({self.policy.name},{rule},{drawn(self.params)})"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(repeats=(("rollouts", self.rollouts),))
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:

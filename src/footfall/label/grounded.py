@@ -52,6 +52,7 @@ from footfall.drive.rollouts import (
     ungradable,
 )
 from footfall.drive.trees import RolledOutTree, top_of
+from footfall.judging import Traits
 from footfall.label.formal import Formal
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, label_row, register
@@ -102,6 +103,10 @@ class Grounded:
     def name(self) -> str:
         settings = f"n={self.rollouts},decay={self.decay:g},clean={self.clean}"
         return f"grounded({self.policy.name},{self.tool.name},{settings},{drawn(self.params)})"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(repeats=(("rollouts", self.rollouts),))
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
@@ -292,6 +297,10 @@ class GroundedTrees:
         size = f"children={self.children},rounds={self.rounds},depth={self.depth},wanted={self.wanted}"
         rule = f"{self.select},c={self.c:g},decay={self.decay:g}"
         return f"grounded-tree({self.policy.name},{self.tool.name},{size},{rule},{drawn(self.params)})"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(repeats=(("children", self.children),))
 
     def grow(self, problems: Sequence[Problem], separator: str = "\n\n") -> list[GroundedTree]:
         """One tree a problem; those of all problems advance together. Without a reference answer it stays empty."""

@@ -23,6 +23,7 @@ from footfall.answers import grade
 from footfall.drive.requests import ROOT, Write
 from footfall.drive.rollouts import Course, drawn, run_courses, ungradable
 from footfall.drive.trees import ELSEWHERE, charged, leaf_rows, score_nodes, silence_of, top_of
+from footfall.judging import Traits
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import NEVER, Declared, label_row, register
 from footfall.types import (
@@ -79,6 +80,10 @@ class FullTrees:
     branch: int = 5
     depth: int = 5
     params: SamplingParams = SamplingParams(temperature=0.1)
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(repeats=(("trees", self.branch),))
 
     def grow(self, problems: Sequence[Problem], separator: str = "\n\n") -> Expansion:
         """One tree a problem, its nodes scored. That of a problem without a reference answer stays empty."""

@@ -52,7 +52,7 @@ from footfall.drive.rollouts import (
     of_answered,
     run_plans,
 )
-from footfall.judging import IdleSettings, idle_settings
+from footfall.judging import IdleSettings, Traits, idle_settings
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import ROLLOUTS, Declared, label_row, register
 from footfall.types import AFTER_ERROR, Judge, Judged, Judgement, Trajectory, Unjudged, failures_of
@@ -109,6 +109,10 @@ class MonteCarlo:
         adaptive = "" if self.half_width is None else f",half_width={self.half_width},round={self.round}"
         rule = f"n={self.rollouts},{self.estimate},{self.until}{adaptive}"
         return f"monte-carlo({self.policy.name},{rule},{drawn(self.params)})"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(repeats=(("rollouts", self.rollouts),))
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:

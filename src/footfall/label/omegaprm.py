@@ -41,6 +41,7 @@ from footfall.drive.rollouts import (
     ungradable,
 )
 from footfall.drive.trees import RolledOutTree, leaf_rows, node_rows, note_value, top_of
+from footfall.judging import Traits
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import NEVER, Declared, label_row, register
 from footfall.types import (
@@ -130,6 +131,10 @@ class BinarySearch:
     @property
     def name(self) -> str:
         return f"omegaprm({self.policy.name},k={self.rollouts},{self.estimate},lost={self.lost:g},{drawn(self.params)})"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(repeats=(("rollouts", self.rollouts),))
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
@@ -278,6 +283,10 @@ class OmegaPRM:
         rule = f"alpha={self.alpha},beta={self.beta},L={self.scale:g},c={self.c_puct}"
         most = f"searches={self.searches},budget={self.budget},leaves={self.leaves}"
         return f"omegaprm-tree({self.policy.name},k={self.rollouts},{most},{rule},{drawn(self.params)})"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(repeats=(("rollouts", self.rollouts),))
 
     def grow(self, problems: Sequence[Problem], separator: str = "\n\n") -> list[Grown]:
         """One tree a problem. A problem whose first rollouts are all right or all wrong has nothing to search.

@@ -34,7 +34,7 @@ from footfall.drive.rollouts import (
     run_courses,
     run_plans,
 )
-from footfall.judging import IdleSettings, idle_settings
+from footfall.judging import IdleSettings, Traits, idle_settings
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, label_row, register
 from footfall.types import AFTER_ERROR, Cost, Judgement, Reason, Trajectory, Unjudged, content_key, failures_of
@@ -151,6 +151,10 @@ class StepAdvantage:
         prover = f"best-of-{self.k}" if self.prover is None else self.prover.name
         settings = f"n={self.rollouts},alpha={self.alpha},{self.until},{drawn(self.params)}"
         return f"pav({self.policy.name},prover={prover},{settings})"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(repeats=(("rollouts", self.rollouts),))
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from footfall.judging import Traits
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import VOTES, Declared, StudyRow, label_row, register
 from footfall.types import (
@@ -181,6 +182,10 @@ class PromptedJudge:
         how = {"trace": "+".join(self.prompts), "step": "per-step", "first-error": "first-error"}[self.form]
         rules = f"n={self.n},reference={self.reference},meta={self.meta},tie={self.tie},cut={self.cut}"
         return f"prompted({self.policy.name},{how},{rules},{key})"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(repeats=(("n", self.n),))
 
     @property
     def _texts(self) -> list[str]:

@@ -24,6 +24,7 @@ from random import Random
 from statistics import fmean
 
 from footfall.drive.rollouts import Tally, drawn, write
+from footfall.judging import Traits
 from footfall.label.consensus import judge_by_name
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, register
@@ -93,6 +94,10 @@ class TemplateGuided:
     @property
     def name(self) -> str:
         return f"template({self.policy.name},n={self.solutions},{drawn(self.params)})"
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(repeats=(("solutions", self.solutions),))
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """One value a trace; none where the problem has no reference answer, or the template or all answers failed or were cut.

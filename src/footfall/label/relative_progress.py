@@ -21,7 +21,7 @@ from functools import partial
 from typing import Literal
 
 from footfall.drive.rollouts import Done, Estimate, Plan, Probe, RolloutCache, drawn, finished, of_answered, run_plans
-from footfall.judging import IdleSettings, idle_settings
+from footfall.judging import IdleSettings, Traits, idle_settings
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, label_row, register
 from footfall.types import Judgement, Reason, Trajectory, Unjudged, failures_of
@@ -109,6 +109,12 @@ class RelativeProgress:
     def threshold(self) -> float:
         """From which value on a step counts as good."""
         return self._least if self.estimate == "soft" else 0.5
+
+    @property
+    def traits(self) -> Traits:
+        """With its threshold; of unnamed numbers of rollouts the least counts."""
+        own = ("rollouts", rollouts_for(1.0) if self.rollouts is None else self.rollouts)
+        return Traits(threshold=self.threshold, repeats=(("pass_rollouts", self.pass_rollouts), own))
 
     @property
     def _least(self) -> float:

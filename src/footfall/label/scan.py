@@ -133,7 +133,8 @@ class SelfDenoising:
 
     @property
     def traits(self) -> Traits:
-        return Traits(settle=partial(evened, seed=self.params.seed) if self.balance else None)
+        settle = partial(evened, seed=self.params.seed) if self.balance else None
+        return Traits(settle=settle, repeats=(("rollouts", self.rollouts), ("responses", self.responses)))
 
     @of_answered
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:

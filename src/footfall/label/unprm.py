@@ -173,7 +173,7 @@ class Uncertain:
     @property
     def traits(self) -> Traits:
         """It refuses traces without the log-probabilities that its order needs."""
-        return Traits(refusal=self.refusal)
+        return Traits(refusal=self.refusal, repeats=(("draws", self.draws),))
 
     def refusal(self, trace: Trajectory) -> Unjudged | None:
         """Why a graded trace cannot be labelled, whatever its rollouts show; `None` if it can."""

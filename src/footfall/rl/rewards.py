@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from footfall.answers import grade
-from footfall.judging import as_trained, traits
+from footfall.judging import IdleSettings, as_trained, idle_settings, traits
 from footfall.rl.groups import (
     JUDGED,
     Credit,
@@ -76,6 +76,15 @@ class Reward:
     def by_steps(self) -> bool:
         """Whether the credit reads what the judge says of steps."""
         return reads_steps(self.credit)
+
+    @property
+    def idle(self) -> IdleSettings:
+        """What does nothing with this credit, filter and judge."""
+        return idle_settings(
+            ("outcome" not in {*self.needs, *self.credit.also}, "outcome", "credits and filters that read outcomes"),
+            (not self.by_steps, "aggregate", "credits that read steps: of others the outcome is logged"),
+            (self.judge is None, "after_error", "what a judge says of steps"),
+        )
 
     def unanswered(self, problems: Sequence[Problem]) -> int:
         """How many problems lack the reference answer that completions are paid by: nothing is learnt from these.

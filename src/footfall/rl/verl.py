@@ -6,7 +6,7 @@
 
 verl hands an estimator nothing but rewards by token, the mask and the prompts' uids, so all that a credit needs stands in
 the rewards (`footfall.rl.rewards:row_of`), and credits that need log-probabilities or ids are not offered. What else is to
-be said is in `algorithm.footfall`: `Settings`.
+be said is in `algorithm.footfall`: `footfall.rl.verl_settings`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 from uuid import uuid4
@@ -34,45 +33,14 @@ from verl.trainer.ppo.core_algos import register_adv_est
 
 from footfall.answers import grade
 from footfall.policy.splitting import trajectory_from_ids
-from footfall.registry import create, declared, parts
+from footfall.registry import declared, parts
 from footfall.rl.groups import FILTERED
 from footfall.rl.rewards import CARRIED, Reward, advantages_of, row_of
+from footfall.rl.verl_settings import Settings
 from footfall.types import Judgement, Problem, Trajectory
 
 PREFIX = "footfall-"
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What `algorithm.footfall` of verl's config may say."""
-
-    credit: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the credit that `algorithm.adv_estimator` names."""
-    filter: Mapping[str, Any] = field(default_factory=dict)
-    """`name` of a filter, and its settings."""
-    judge: Mapping[str, Any] = field(default_factory=dict)
-    """`name` of `footfall list reward` or `footfall list labeller`, and its settings. None: outcomes alone."""
-    outcome: str = "answer"
-    aggregate: str = "min"
-    after_error: float | None = 0.0
-    """As in `footfall.rl.rewards:Reward`."""
-    separator: str = "\n\n"
-    """What stands between steps."""
-    agent_loop: str = "single_turn_agent"
-    """verl's agent loop that writes."""
-
-    def reward(self, name: str) -> Reward:
-        """What completions are judged by and paid for, with the credit of this name."""
-        kind = "reward" if self.judge.get("name") in parts("reward") else "labeller"
-        return Reward(
-            create("credit", name, **self.credit), _made(kind, self.judge) if self.judge else None, None, self.outcome,
-            self.aggregate, self.after_error,
-        )  # fmt: skip
-
-
-def _made(kind: str, given: Mapping[str, Any]) -> Any:
-    return create(kind, given["name"], **{key: value for key, value in given.items() if key != "name"})
 
 
 def settings_of(algorithm: Any) -> Settings:
@@ -95,8 +63,7 @@ def estimator(name: str) -> Callable[..., tuple[Tensor, Tensor]]:
                              "actor_rollout_ref.actor.use_kl_loss=True")  # fmt: skip
         rows, own = token_level_rewards.detach().cpu().numpy(), response_mask.detach().cpu().numpy()
         settings = settings_of(config)
-        keep = _made("filter", settings.filter) if settings.filter else None
-        made, out = advantages_of(rows, own, list(index), create("credit", name, **settings.credit), keep)
+        made, out = advantages_of(rows, own, list(index), settings.credit_of(name), settings.keep)
         reasons = Counter(why.reason.value for why in out.values() if why != FILTERED)
         if left := reasons.total():
             _log.warning("%d of %d rollouts left their groups: %s", left, len(rows), dict(reasons))

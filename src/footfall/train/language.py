@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from footfall.formats import atomic_write
 from footfall.loading import load_model, pack, padded, pick_device, quiet
 from footfall.policy.torch_policy import first_token
 from footfall.render import Reading, Writer, dialogue_text
@@ -39,6 +38,7 @@ from footfall.reward.families.eurus import token_log_probs
 from footfall.reward.family import Evidence, Family
 from footfall.reward.generative.critic import Request
 from footfall.reward.packed import pack_row, packable, packing
+from footfall.store import keep_json, kept_json
 from footfall.train.config import TrainConfig, usual_lr
 from footfall.train.data import DataReport, checked, members, refuse_parted, report_of
 from footfall.train.imitation import ImitationConfig, planned
@@ -370,14 +370,12 @@ def _read(lm: Any, items: Sequence[Item]) -> list[float]:
 
 
 def _kept(stored: Path | None, read: Callable[[], list[float]]) -> list[float]:
-    """What was read before, or what is read now and then kept; a run's folder holds one plan, so it is of the same traces."""
-    if stored is not None and stored.is_file():
-        known: list[float] = json.loads(stored.read_text(encoding="utf-8"))
-        return known
-    found = read()
-    if stored is not None:
-        with atomic_write(stored) as stream:
-            stream.write(json.dumps(found).encode())
+    """What was read before, or what is read now and then kept; a run's folder holds one plan, so it is of the same traces.
+    Damaged, it is read again."""
+    if stored is None:
+        return read()
+    known = kept_json(stored) or keep_json(stored, {"log_probs": read()})
+    found: list[float] = known["log_probs"]
     return found
 
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from transformers import TrainerCallback
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-from footfall.damaged import naming
 from footfall.formats import write_parquet
 from footfall.loading import pick_device, quiet
 from footfall.reward.backbone import half_precision_adapters
@@ -66,6 +65,7 @@ from footfall.train.run import (
     RESULT,
     ROW_WEIGHTS,
     TrainResult,
+    as_written,
     close_run,
     make_plan,
     open_run,
@@ -134,7 +134,7 @@ def train_prm(
     plan = make_plan(rows, held_out, backbone, objective, config, meta)
     finished = agreed(open_run(out, plan, resume) if is_main() else None)
     if finished is not None:
-        with naming(out / RESULT):
+        with as_written(out / RESULT):
             return TrainResult.from_dict(finished, out)
     job = _Job(
         rows, held_out, meta, backbone, objective, config, out, plan["data"], dropped + also_dropped, progress, logged,

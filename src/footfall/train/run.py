@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,16 @@ def make_plan(
     return plan
 
 
+@contextmanager
+def as_written(file: Path) -> Iterator[None]:
+    """What is wrong with a file that says what a training was or came to is told with the way out of it."""
+    try:
+        with naming(file):
+            yield
+    except ValueError as error:
+        raise ValueError(f"{error}; take it from a copy, or train anew by --fresh (in Python resume=False)") from error
+
+
 def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any] | None:
     """The stored result of a finished run with this plan, or None with `out` ready for work."""
     stored = out / PLAN
@@ -133,7 +144,7 @@ def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any]
         for name in OWN if not resume else (CHECKPOINTS, REFERENCE, ROW_WEIGHTS):
             remove(out / name)
     if stored.is_file():
-        with naming(stored):
+        with as_written(stored):
             known = json_of(stored)
             known["config"].pop("save_every", None)  # written by earlier versions
             if "taught" in plan:
@@ -144,7 +155,7 @@ def open_run(out: Path, plan: Mapping[str, Any], resume: bool) -> dict[str, Any]
                 f"{out} holds a run with other {', '.join(different)}; choose another folder, or resume=False to start over"
             )
         if (out / RESULT).is_file() and (out / MODEL / CONFIG_FILE).is_file():
-            with naming(out / RESULT):
+            with as_written(out / RESULT):
                 finished: dict[str, Any] = json_of(out / RESULT)
             shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)  # of a run that was killed after its end
             return finished

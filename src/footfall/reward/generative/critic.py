@@ -310,7 +310,8 @@ class Critic:
     def traits(self) -> Traits:
         """It asks its policy, has a threshold, and says what it writes at most."""
         counted = bool(getattr(self.policy, "counts_tokens", True))
-        return Traits((self.policy,), self.threshold, self.at_most, counts_tokens=counted)
+        repeats = (("n", self.n),)
+        return Traits((self.policy,), self.threshold, self.at_most, counts_tokens=counted, repeats=repeats)
 
     def at_most(self, steps: int | None) -> Bound | None:
         """What it writes about a trace of so many steps: a search's budget relies on it.
