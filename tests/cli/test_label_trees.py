@@ -39,7 +39,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_the_rows_are_those_of_the_tree_search_in_python(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, *WORDS, "--data", data)
     rows: list[Judged] = read_parquet(Path(found["file"]), "judged")
-    method = OmegaPRM(ArithmeticPolicy(), rollouts=4, searches=3, params=SamplingParams())
+    method = OmegaPRM(ArithmeticPolicy(), rollouts=4, searches=3)
     assert found["judge"] == method.name and found["problems_without_answer"] == 1
     expected = method.collect([trace.problem for trace in TRACES], TRACES[0].separator)
     assert [(row.trajectory.key, row.judgement and row.judgement.values) for row in rows] == [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from footfall.registry import create
 from footfall.rl.filters import consistency, damped, refuse_empty, removed, task_values
-from footfall.rl.groups import Group
+from footfall.rl.groups import Group, Rollout
 from tests.rl.test_rl_credits import close, ends, steps
 
 
@@ -99,17 +99,18 @@ def test_vspo_refills_the_batch_from_groups_that_teach() -> None:
 
 def test_one_vspo_filter_draws_every_batch_anew_and_the_same_batch_alike() -> None:
     """A run has one filter for all of its batches. A hard group and an even one replace a dead one, 0.22 to 0.78."""
-    keep, order = create("filter", "vspo"), np.random.default_rng(0)
+    keep, chance = create("filter", "vspo"), np.random.default_rng(0)
     drawn = []
     for update in range(600):
-        hard, dead = order.permutation(3)[:2]
-        groups = [
-            Group(tuple(ends(*([1.0] * (1 if k == hard else 4) + [0.0] * (7 if k == hard else 4)))), f"{update}-{k}")
+        hard, dead, _ = chance.permutation(3)
+        right = {hard: 1, dead: 0}
+        rows = [
+            [Rollout(chance.integers(1, 9, 2), float(i < right.get(k, 4))) for i in chance.permutation(8)]
             for k in range(3)
         ]
-        groups[dead] = Group(tuple(ends(*[0.0] * 8)), f"{update}-dead")
-        chosen = [at for at, _ in keep(groups)]
-        assert chosen == [at for at, _ in create("filter", "vspo")(groups)], "a resumed run chooses as it did"
+        chosen = [at for at, _ in keep([Group(tuple(row), f"{update}") for row in rows])]
+        again = create("filter", "vspo")([Group(tuple(row), "another name") for row in rows])
+        assert chosen == [at for at, _ in again], "a resumed run chooses as it did"
         drawn.append(chosen.count(hard) - 1)
     values = task_values([np.array([1.0] * n + [0.0] * (8 - n)) for n in (1, 4)])
     assert np.mean(drawn) == pytest.approx(values[0] / values.sum(), abs=0.05)

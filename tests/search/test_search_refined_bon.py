@@ -61,6 +61,8 @@ def test_card_check_1_the_pool_always_has_n_and_refined_ones_share_what_was_righ
 def test_card_check_2_the_score_is_a_mean_with_nothing_after_the_error() -> None:
     assert critique_score((0.9, 0.8, 0.3, 0.7)) == pytest.approx(0.5)
     assert critique_score((0.9, 0.8)) == pytest.approx(0.85)
+    assert critique_score((1.0, 0.0, None, None)) == 0.25, "a judge that stops at the first error, or fails after it"
+    assert critique_score((0.0, None, None)) == 0.0
     assert critique_score((0.9, None)) == critique_score(()) == 0.5, "what could not be judged is neutral"
 
 

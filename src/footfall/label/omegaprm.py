@@ -433,7 +433,7 @@ def _study_trees(setting: Any, budget: float) -> WholeTraces:
     ),
 )  # fmt: skip
 def omegaprm_trees(
-    policy: Policy, trees: int, rollouts: int = 8, params: SamplingParams = SamplingParams()
+    policy: Policy, trees: int, rollouts: int = 8, params: SamplingParams = SamplingParams(temperature=0.7)
 ) -> OmegaPRM:
     """Rows of the nodes that at most so many binary searches a problem probe (OmegaPRM's tree search)."""
     return OmegaPRM(policy, rollouts, trees, params=params)

@@ -63,12 +63,13 @@ def _of(group: Group, inside: Sequence[int]) -> list[Rollout]:
 
 
 def _by_chance(seed: int, groups: Sequence[Group]) -> np.random.Generator:
-    """Drawn by the batch: the same one is chosen from alike, in a run that was resumed too, and another one anew.
+    """Drawn by the numbers of the batch: the same one is chosen from alike, in a run that was resumed too, and another anew.
 
-    Were it begun alike for all batches, whoever stands in a place would be drawn every time, or never.
+    Were it begun alike for all batches, whoever stands in a place would be drawn every time, or never. Names of prompts do not
+    count: some trainers make them up.
     """
     told = [
-        [group.prompt, *(None if each.outcome is None else float(each.outcome) for each in group.rollouts)]
+        [(None if each.outcome is None else float(each.outcome), each.lengths.tolist()) for each in group.rollouts]
         for group in groups
     ]
     return np.random.default_rng(int(content_key("filter", seed, told)[:16], 16))

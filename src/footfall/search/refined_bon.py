@@ -51,16 +51,18 @@ _ASKED = re.compile(
 
 
 def critique_score(values: Sequence[float | None], threshold: float = 0.5) -> float:
-    """The mean of the step values with 0 after the first one below `threshold`: (.9, .8, .3, .7) is .5 in all."""
-    if not values or None in values:
-        return NEUTRAL
+    """The mean of the step values with 0 after the first one below `threshold`: (.9, .8, .3, .7) is .5 in all.
+
+    What a judge says after that one, or that it says nothing there, does not count.
+    """
     counted: list[float] = []
     for value in values:
-        assert value is not None
+        if value is None:
+            return NEUTRAL
         counted.append(value)
         if value < threshold:
             break
-    return sum(counted) / len(values)
+    return sum(counted) / len(values) if values else NEUTRAL
 
 
 def question(trace: Trajectory, error: int, critique: str | None) -> Trajectory:
