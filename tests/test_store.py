@@ -241,6 +241,26 @@ def test_fresh_in_a_folder_that_is_no_run_touches_nothing(tmp_path: Path) -> Non
         Run(tmp_path, "label", CONFIG)
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_run_does_not_write_over_files_that_no_run_wrote(tmp_path: Path, fresh: bool) -> None:
+    """A folder of one's own data may have the names that a run gives its results."""
+    mine = tmp_path / "judged.parquet"
+    mine.write_bytes(b"labels of a month")
+    (tmp_path / "notes.txt").write_text("nothing that a run writes")
+    with pytest.raises(
+        RunError, match=r"holds judged\.parquet, and no run that wrote it.*another --out, or move it away"
+    ):
+        Run(tmp_path, "label", CONFIG, fresh=fresh)
+    assert mine.read_bytes() == b"labels of a month" and not (tmp_path / "config.json").exists()
+    mine.rename(tmp_path / "labels.parquet")
+    with Run(tmp_path, "label", CONFIG, fresh=fresh) as run:
+        label(run, recording([]))
+        mine.write_bytes(b"what this run found")
+    for again in (False, True):  # what a run wrote is written over by the next
+        with Run(tmp_path, "label", CONFIG, fresh=again):
+            pass
+
+
 def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
     (tmp_path / "labels").mkdir()
     (tmp_path / "deep" / "down").mkdir(parents=True)

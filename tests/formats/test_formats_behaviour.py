@@ -13,7 +13,7 @@ import pytest
 
 from footfall import formats
 from footfall.registry import parts
-from footfall.types import Judged, Judgement, Message, Problem, Step, Trajectory
+from footfall.types import Cost, Judged, Judgement, Message, Problem, Step, Trajectory
 
 
 def read(*records: dict[str, Any], format: str = "auto") -> list[Judged]:
@@ -61,6 +61,23 @@ def test_ones_own_trace_needs_no_more_than_a_problem_and_its_steps(record: dict[
 def test_ones_own_labels_may_be_hard_soft_or_missing(name: str) -> None:
     (row,) = read({"problem": "?", "steps": ["a", "b", "c"], name: [True, 0.25, None]})
     assert values(row) == (1.0, 0.25, None)
+
+
+def test_a_0_is_neutral_beside_minus_1_and_wrong_beside_1_and_in_a_file_with_both_it_is_an_error() -> None:
+    steps = {"problem": "?", "steps": ["a", "b", "c"]}
+    rated, wrong = steps | {"labels": [1, 0, -1]}, steps | {"labels": [1, 0, 0]}
+    assert [values(row) for row in read(rated, steps | {"labels": [1, 1, -1]})] == [(1.0, 1.0, 0.0)] * 2
+    assert [values(row) for row in read(wrong, steps | {"labels": [1, 1, None]})] == [(1.0, 0.0, 0.0), (1.0, 1.0, None)]
+    for first, second in ((rated, wrong), (wrong, rated)):
+        with pytest.raises(
+            formats.FormatError, match=r'line 2, field "labels".*line 1 has the other.*--map ratings=labels'
+        ):
+            read(first, second)
+    lines = io.BytesIO(b"".join(json.dumps(record).encode() + b"\n" for record in (rated, wrong)))
+    assert [values(row) for row in formats.read(lines, names={"ratings": "labels"})] == [
+        (1.0, 1.0, 0.0),
+        (1.0, 1.0, 1.0),
+    ]
 
 
 def test_beside_a_reference_answer_the_answer_is_the_trajectorys_own() -> None:
@@ -232,6 +249,21 @@ def test_values_become_hard_only_by_an_explicit_threshold_and_fields_go_only_by_
     assert back.judgement is not None and back.judgement.judge == "mc"
     with pytest.raises(formats.FormatError, match=r"judgement\.(aspects|values)"):
         formats.write(path, [ROW], format)
+
+
+def test_the_error_names_all_that_a_row_would_lose_so_that_one_look_suffices(tmp_path: Path) -> None:
+    problem = Problem("p", "2 + 3?", "5", meta={"start": 2, "ops": ["+3"]})
+    trace = Trajectory("t", problem, (Step("5"),), cost=Cost(generated_tokens=4, calls=1))
+    rows = [Judged(trace, Judgement("t", (0.5,), "half", cost=Cost(scored_tokens=3)))]
+    with pytest.raises(formats.FormatError) as error:
+        formats.write(tmp_path / "trl.jsonl", rows, "trl", drop=["step.token_ids"])
+    named = ["step.token_ids", "trajectory.problem.meta", "trajectory.cost", "judgement.cost"]
+    assert f"drop={named}" in str(error.value)
+    formats.write(tmp_path / "trl.jsonl", rows, "trl", drop=named)
+    with pytest.raises(formats.FormatError, match=r'drop=\["judgement"\]'):
+        formats.write(tmp_path / "chat.jsonl", rows, "openai-chat")
+    formats.write(tmp_path / "chat.jsonl", rows, "openai-chat", drop=[*named, "judgement"])
+    assert [texts(row) for row in formats.read(tmp_path / "chat.jsonl")] == [["5"]]
 
 
 def test_standard_input_is_read_by_its_usual_name(monkeypatch: pytest.MonkeyPatch) -> None:

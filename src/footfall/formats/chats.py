@@ -71,7 +71,8 @@ def _content(turn: Fields, images: list[str]) -> str:
 def _write_chat(rows: Iterable[Judged]) -> Iterator[Written]:
     for row in rows:
         if row.judgement is not None:
-            raise unwritable("openai-chat", row, "judgement", "no judgement: a chat has no place for values")
+            fix = 'leave it out by drop=["judgement"]'
+            raise unwritable("openai-chat", row, "judgement", "no judgement: a chat has no place for values", fix)
         prompt = row.trajectory.problem.prompt
         turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt_json(prompt)
         assert isinstance(turns, list)

@@ -193,9 +193,26 @@ def _labels(fields: Fields, steps: int) -> tuple[Labels | None, list[str]]:
     (name,) = found
     unpacked = _unpacked(fields, name)
     given = unpacked.items(name)
-    if name == "ratings" or (name == "labels" and -1 in given and all(v in (-1, 0, 1, None) for v in given)):
+    rated = name == "labels" and -1 in given and all(v in (-1, 0, 1, None) for v in given)
+    if rated or (name == "labels" and 0 in given and all(v in (0, 1, None) for v in given)):
+        _refuse_two_kinds(fields, name, rated)
+    if rated or name == "ratings":
         return rating_labels(unpacked, name, steps), found
     return Labels(unpacked.values(name, steps, nullable=True)), found
+
+
+def _refuse_two_kinds(fields: Fields, name: str, rated: bool) -> None:
+    """A 0 is a wrong step beside 1, and a neutral one, which counts as right, beside -1."""
+    if fields.signs is None or fields.line is None:
+        return
+    other = fields.signs.other(rated, fields.line)
+    if other is not None:
+        own = fields.name(name)
+        expected = (
+            f"either ratings (-1, 0, 1) or labels (0, 1) in a file; line {other} has the other, so a 0 may be either"
+        )
+        fix = f'rename it to "ratings" (--map ratings={own}) if a 0 is neutral; write 0 for -1 if a 0 is wrong'
+        raise fields.wrong(name, expected, fix)
 
 
 def _is_index(fields: Fields, name: str, valued: bool) -> bool:

@@ -24,6 +24,7 @@ _SAME: dict[str, tuple[str, ...]] = {
     "steps": SOLUTIONS,
     "reference": REFERENCES,
     "labels": (*VALUES, *FIRST_ERRORS),
+    "ratings": (*VALUES, *FIRST_ERRORS),
 }
 """What can be named, with all the names that formats know it by."""
 NAMES = tuple(dict.fromkeys((*_SAME, "answer", "images", *OPTIONAL)))

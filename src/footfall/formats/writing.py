@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import MISSING, fields, is_dataclass, replace
@@ -36,6 +37,8 @@ def write(
     """
     sweep(Path(path))
     given = rows if threshold is None else (hardened(row, threshold) for row in rows)
+    if "judgement" in drop:
+        given = (row._replace(judgement=None) for row in given)
     if format == "parquet":
         write_parquet(path, given, "judged")
         return
@@ -102,13 +105,15 @@ def _refuse_loss(item: Written, line: bytes, format: Format, drop: Collection[st
         raise unwritable(
             format.name, item.rows[0], error.field or "record", expected, "write the format 'jsonl'"
         ) from error
-    fix = "write the format 'jsonl' or 'parquet', or name the field in `drop`"
+    fix = "write the format 'jsonl' or 'parquet'"
     if len(back) != len(item.rows):
         raise unwritable(format.name, item.rows[0], "trajectory.steps", "rows that stay apart", fix)
     for row, other in zip(item.rows, back, strict=True):
-        field = lost_field(row, other, drop)
-        if field is not None:
-            raise unwritable(format.name, row, field, f"nothing that {format.name!r} cannot hold", fix)
+        lost = lost_fields(row, other, drop)
+        if lost:
+            whole = [*dict.fromkeys(map(_droppable, lost))]
+            leave = f"{fix}, or leave out what this row would lose: drop={[*dict.fromkeys((*drop, *whole))]}"
+            raise unwritable(format.name, row, lost[0], f"nothing that {format.name!r} cannot hold", leave)
 
 
 def hardened(row: Judged, threshold: float) -> Judged:
@@ -119,9 +124,19 @@ def hardened(row: Judged, threshold: float) -> Judged:
     return row._replace(judgement=replace(row.judgement, values=values))
 
 
-def lost_field(row: Judged, back: Judged, dropped: Collection[str]) -> str | None:
-    """The first field of `row` that is not the same in `back`; what `back` has besides is no loss."""
-    return next(_losses("", row, back, frozenset(dropped)), None)
+def lost_fields(row: Judged, back: Judged, dropped: Collection[str] = ()) -> list[str]:
+    """The fields of `row` that are not the same in `back`; what `back` has besides is no loss."""
+    return [*dict.fromkeys(_losses("", row, back, frozenset(dropped)))]
+
+
+_WITH_PARTS = re.compile(r".*?\.(?:cost|meta|aspects)(?=\.)")
+"""What has parts under many names, of which a format holds all or few."""
+
+
+def _droppable(field: str) -> str:
+    """What to name in `drop` for a lost field."""
+    whole = _WITH_PARTS.match(field)
+    return whole[0] if whole else field
 
 
 _COMPARED_WHOLE = {"judgement.values", "trajectory.problem.prompt"}

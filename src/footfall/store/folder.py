@@ -23,6 +23,11 @@ from footfall.types import content_key
 _SHARD = re.compile(r"\d{5,}-[0-9a-f]{16}\.parquet")
 OWN_FILES = ("log.jsonl", "result.json", "config.json")
 """What every run has beside its shards."""
+RESULTS = (
+    "judged.parquet", "trajectories.parquet", "results.parquet", "held_out.parquet", "resamples.npz", "calibration.json",
+    "report.html", "report.json", "result.json", "model", "probe", "prm", "checkpoints",
+)  # fmt: skip
+"""What commands write into the folder of their run under a fixed name; where no run has begun, it is somebody else's."""
 SCRATCH = "work"
 """The folder of a run for what is not finished."""
 REMOVING = ".removing"
@@ -65,6 +70,18 @@ def claim(folder: Path, identity: dict[str, Any]) -> None:
         raise RunError(
             f"{folder} holds another run; these settings differ: {'; '.join(changed)}. "
             "Choose another --out, or pass --fresh to throw the old run away"
+        )
+
+
+def refuse_foreign(folder: Path) -> None:
+    """A folder in which no run has begun may hold anything but what a run would write over or remove."""
+    if (folder / "config.json").exists() or _is_run(folder) or is_half_removed(folder):
+        return
+    held = [name for name in RESULTS if (folder / name).exists()]
+    if held:
+        it = "it" if len(held) == 1 else "them"
+        raise RunError(
+            f"{folder} holds {', '.join(held)}, and no run that wrote {it}; choose another --out, or move {it} away"
         )
 
 

@@ -21,6 +21,7 @@ from footfall.store.folder import (
     empty,
     is_half_removed,
     log_events,
+    refuse_foreign,
     take_lock,
     versions,
     write_json,
@@ -119,6 +120,7 @@ class Run:
         """Begin the run here, or find the one that is."""
         if self.place is not None:
             self.place.fetch()
+        refuse_foreign(self.folder)
         self.fresh |= is_half_removed(self.folder)
         if self.fresh:
             empty(self.folder, beside, inner, None if self.place is None else self.place.empty)
