@@ -164,6 +164,7 @@ class MCTS:
     backup: bool = True
     """Without it visits count for the bonus, but a node is worth what the judge said of it at first."""
     depth: int = 40
+    """Steps of a path at most, as of beam search; the code that PUCT is from (openr) has 10, and cuts longer solutions off."""
     aggregation: Aggregation = "last"
     rule: Rule = "best"
     c_base: float = 19652
