@@ -78,6 +78,28 @@ def test_people_see_threshold_policy_and_where_the_page_is(capsys: pytest.Captur
     assert "0.25 (fixed)" in shown and "run/report.html" in shown and "published f1" in shown
 
 
+STEPS = ["bench", "steps", "--data", "mine.jsonl", "--judge", "always-wrong"]
+
+
+def test_people_see_that_n_counts_problems_where_traces_share_them(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"problem": f"{i % 2}?", "steps": [f"a{i}", "b"], "labels": [1, i % 2]} for i in range(6)]
+    Path("mine.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert cli.main(STEPS) == 0
+    shown = capsys.readouterr().out
+    assert "steps, 6 traces" in shown and "as those of one problem, count once" in shown
+    assert cli.main([*BENCH, "--judge", "always-wrong"]) == 0
+    assert "count once" not in capsys.readouterr().out
+
+
+def test_labels_on_another_scale_are_named_before_the_judge_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"id": f"t{i}", "problem": f"{i}?", "steps": ["a", "b"], "labels": [1, 80 * i]} for i in range(2)]
+    Path("mine.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    expected = "mine.jsonl: trace 't1', step 2: label 80 is no probability; bring labels into [0, 1]"
+    for words in (STEPS, ["calibrate", "--data", "mine.jsonl", "--judge", "always-wrong"]):
+        assert expected in refused([*words, "--out", "run"], capsys)
+    assert not Path("run").exists()
+
+
 def test_scores_of_elsewhere_are_measured_and_what_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     write_scores("s.jsonl", gsm8k_0=[0.9, 0.1, None], gsm8k_1=[0.9, 0.8, 0.7], gsm8k_2=[0.6, 0.2, 0.2], nobody=[0.5])
     found = told(capsys, *BENCH, "--scores", "s.jsonl")

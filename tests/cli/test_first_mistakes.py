@@ -38,7 +38,8 @@ def test_a_table_is_named_as_one_and_the_command_given_makes_lines_of_it(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sign = "\t" if name.endswith("tsv") else ","
-    Path(name).write_text(f'question{sign}solution\n"1 + 1?"{sign}"1 + 1 = 2\n\nso 2"\n', encoding="utf-8")
+    marked = "utf-8-sig" if name.endswith("csv") else "utf-8"  # a byte order mark, as spreadsheets write it
+    Path(name).write_text(f'question{sign}solution\n"1 + 1?"{sign}"1 + 1 = 2\n\nso 2"\n', encoding=marked)
     said = refusal(capsys, ["score", name, "--judge", "random"])
     assert f"{name}, line 1: expected JSON, one record a line, got a {'TSV' if sign != ',' else 'CSV'} file" in said
     assert refusal(capsys, ["sample", "--problems", name]) == said

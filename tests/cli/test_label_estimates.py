@@ -109,6 +109,34 @@ def test_what_critiques_cost_is_bounded_without_a_probe(
     assert estimate["low"]["calls"] <= calls <= estimate["high"]["calls"] and calls
 
 
+SCRIPTED = ("--policy", "scripted-arithmetic", "--estimate")
+
+
+def test_an_estimate_says_when_some_traces_stand_for_all(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of 140 traces 128 are counted on, so "at least" and "at most" are what the others may break."""
+    made = tmp_path / "s"
+    words = [
+        "sample",
+        "--problems",
+        "world:arithmetic:70",
+        "--policy",
+        "scripted-arithmetic",
+        "--n",
+        "2",
+        "--out",
+        str(made),
+    ]
+    assert cli.main(words) == 0
+    data = ("--data", str(made / "trajectories.parquet"))
+    assert told(capsys, "label", *data, "--method", "monte-carlo", *SCRIPTED)["counted_on"] == 128
+    assert "counted_on" not in told(capsys, "label", *data, "--method", "monte-carlo", *SCRIPTED, "--limit", "100")
+    assert told(capsys, "label", *data, "--method", "omegaprm", "--trees", "2", *SCRIPTED)["counted_on"] == 16
+    capsys.readouterr()
+    assert cli.main(["label", *data, "--method", "monte-carlo", *SCRIPTED]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "counted on 128 traces, spread over all" in shown and "the others are like those counted on" in shown
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "words",

@@ -53,6 +53,16 @@ def test_what_was_read_from_shards_is_written_as_what_was_judged_just_now(capsys
     assert cli.main(words) == 0 and Path("scored.jsonl").read_bytes() == before
 
 
+def test_what_is_scored_is_not_scored_again_because_the_chunks_are_cut_otherwise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With other chunks nothing that is kept fits; a run of hours would begin anew without a word."""
+    assert cli.main([*SCORE[:4], "--chunk", "2"]) == 0
+    assert cli.main([*SCORE[:4], "--chunk", "3"]) == 2
+    assert "config.chunk: 2 there, 3 now" in capsys.readouterr().err
+    assert cli.main([*SCORE[:4], "--chunk", "3", "--fresh"]) == 0
+
+
 def test_a_file_that_another_run_wrote_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
     Path("scored.jsonl").write_text("mine\n", encoding="utf-8")
     for _ in range(2):

@@ -170,6 +170,14 @@ def test_the_last_assistant_message_of_a_chat_is_the_trace() -> None:
     assert texts(row) == ["One.", "Two."]
 
 
+def test_a_chat_of_an_evaluation_log_keeps_the_reference_answer_that_is_its_target() -> None:
+    messages = [{"role": "user", "content": "2 + 3?"}, {"role": "assistant", "content": "It is 6."}]
+    (row,) = read({"id": 1, "messages": messages, "target": "5", "epoch": 1})
+    assert row.trajectory.problem.answer == "5" and dict(row.trajectory.meta) == {"epoch": 1}
+    (row,) = read({"messages": messages, "target": "5", "answer": "6"})
+    assert (row.trajectory.problem.answer, row.trajectory.answer) == ("5", "6")
+
+
 def test_problems_come_from_any_of_the_fields_data_sets(tmp_path: Path) -> None:
     records = [
         {"question": "a", "answer": "1 + 1 = <<1+1=2>>2\n#### 2"},

@@ -18,7 +18,15 @@ from footfall.benchmarks.runner import Benchmark, cases_from, content_revision
 from footfall.formats import read
 from footfall.metrics.cases import Case, Row, mean_of, split_by_split
 from footfall.metrics.intervals import Floats
-from footfall.metrics.steps import auc, brier, calibration_error, first_error_rates, in_chunks, known_steps
+from footfall.metrics.steps import (
+    auc,
+    brier,
+    calibration_error,
+    first_error_rates,
+    in_chunks,
+    known_steps,
+    refuse_beyond_probabilities,
+)
 from footfall.registry import register
 from footfall.types import Judged, Judgement
 
@@ -45,6 +53,10 @@ def steps(
     else:
         cases = cases_from(data, "all", "rows")
         revision = content_revision(cases)
+    refuse_beyond_probabilities(
+        ((case.trajectory.id, case.truth.values) for case in cases),
+        Path(data).name if isinstance(data, str | Path) else "rows",
+    )
     cases, notes = with_steps(cases)
     cases = _by_problem(cases)
 

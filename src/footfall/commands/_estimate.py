@@ -17,7 +17,16 @@ from footfall.commands._output import facts, figures
 from footfall.drive.trees import TreeLabeller
 from footfall.judging import traits
 from footfall.label.counting import Rehearsal
-from footfall.label.estimate import LENGTH_SLACK, Plan, Volume, count_tokens, planned, planned_trees
+from footfall.label.estimate import (
+    LENGTH_SLACK,
+    MOST_TREES,
+    Plan,
+    Volume,
+    count_tokens,
+    counted_on,
+    planned,
+    planned_trees,
+)
 from footfall.reports.pages import limited_in_words
 from footfall.types import Cost, Judge, Judgement, Trajectory
 
@@ -77,6 +86,8 @@ def estimate_of(
     plan = planned(rehearsal, judge.judge, traces, tokens, chunk, stored=chunk is None)
     steps = sum(len(trace.steps) for trace in traces)
     result: dict[str, Any] = {"traces": len(traces), "steps": steps, "tokens_counted_by": tokens.how}
+    if (counted := counted_on(traces)) < len(traces):
+        result["counted_on"] = counted
     if refused := _refused(judge, traces):
         result["without_label"] = refused
     probed = None
@@ -104,6 +115,8 @@ def estimate_of_trees(
     plan = planned_trees(rehearsal, grow, traces, tokens)
     problems = len({trace.prefix(0).key for trace in traces})
     known = {"problems": problems, "tokens_counted_by": tokens.how}
+    if problems > MOST_TREES:
+        known["counted_on"] = MOST_TREES
     return {**known, **_rows(plan, options, _seconds(plan, options, traces, None))}
 
 
@@ -209,11 +222,13 @@ def show_estimate(console: Console, result: dict[str, Any]) -> None:
     rows = [[names[name], *_cells(result[name])] for name in names]
     known = [i for i, name in enumerate(head) if name != "money" or result["expected"]["money"] is not None]
     figures(console, [[row[i] for i in known] for row in (head, *rows)])
+    units = "problems" if "problems" in result else "traces"
     facts(console, {
         "for": f"trees on {result['problems']} problems" if "problems" in result
         else f"{result['steps']} steps in {result['traces']} traces",
         "limit": limited_in_words(result, "traces"),
         "counted by": result["tokens_counted_by"],
+        "counted on": f"{result['counted_on']} {units}, spread over all" if "counted_on" in result else None,
         "time": _UNKNOWN_TIME + ("" if "problems" in result else _OR_PROBE) if result["expected"]["seconds"] is None else None,
         "no label": "; ".join(f"{n} traces: {why}" for why, n in result.get("without_label", {}).items()),
         "bounds": _bounds(result),
@@ -225,7 +240,8 @@ def _bounds(result: dict[str, Any]) -> str:
     if probe:
         taken = f"a probe of {probe['traces']} traces in {probe['seconds']:.1f} s"
         return f"the 95% interval of {taken}; a larger batch is faster than a probe"
-    return _TREE_BOUNDS if "problems" in result else _BOUNDS
+    bounds = _TREE_BOUNDS if "problems" in result else _BOUNDS
+    return f"{bounds}, and the others are like those counted on" if "counted_on" in result else bounds
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

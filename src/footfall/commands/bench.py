@@ -18,7 +18,7 @@ from tyro.conf import Positional
 
 from footfall.benchmarks.compare import RESAMPLES_FILE, Comparison, compare, read_kept, write_kept
 from footfall.benchmarks.records import source_of
-from footfall.benchmarks.runner import Benchmark, Tuned, know_nothing, limited, measured, percent
+from footfall.benchmarks.runner import Benchmark, Report, Tuned, know_nothing, limited, measured, percent
 from footfall.benchmarks.scores import Scores
 from footfall.commands._judges import JudgeInRun, asks, judge_name, judging, offers, open_judge
 from footfall.commands._options import (
@@ -386,6 +386,7 @@ def _show_one(console: Console, view: BenchView, folder: Path) -> None:
         ]
         figures(console, [["", *splits], *rows])
     facts(console, {
+        "n": "traces that the intervals draw together, as those of one problem, count once" if _grouped(report) else None,
         "judge": view.judge,
         "beside": _know_nothing(view),
         "threshold": f"{report.threshold:.4g} ({report.threshold_policy})",
@@ -399,6 +400,11 @@ def _show_one(console: Console, view: BenchView, folder: Path) -> None:
         "report": folder / "report.json",
         "page": folder / "report.html",
     })  # fmt: skip
+
+
+def _grouped(report: Report) -> bool:
+    """Whether the splits count fewer than the traces that are in them."""
+    return sum(row.n or 0 for row in report.splits) < report.used
 
 
 def _know_nothing(view: BenchView) -> str:

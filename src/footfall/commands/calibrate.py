@@ -14,6 +14,7 @@ from footfall.commands._output import emit, facts, figures, next_command, note, 
 from footfall.commands._parts import settings
 from footfall.commands._running import open_run
 from footfall.commands._sources import read_traces
+from footfall.metrics.steps import refuse_beyond_probabilities
 from footfall.registry import named_files
 from footfall.reports.pages import limited_in_words
 from footfall.reward.calibrated import Calibrated, Calibration, Kind, fit_scores
@@ -69,12 +70,14 @@ def main(config: CalibrateConfig) -> int:
     rows = [row for row in given if row.judgement is not None]
     if not rows:
         raise ValueError(f"{config.data}: none of its traces has labels; `footfall label` makes them")
+    labels = ((row.trajectory.id, row.judgement.values) for row in rows if row.judgement is not None)
+    refuse_beyond_probabilities(labels, config.data)
     if not 0 < config.eval_share < 1:
         raise ValueError(f"--eval-share {config.eval_share:g}: some problems must be held out, and some not")
     fitted, held = split_by_problem(rows, config.eval_share, config.run.seed, needed=True)
     drawing = (config.policy, config.sampling, config.run.seed)
     judge = open_judge(config.judge, asks(*drawing), offers(*drawing))
-    with open_run("calibrate", config, {"data_key": data_key(rows)}, ("chunk",)) as run:
+    with open_run("calibrate", config, {"data_key": data_key(rows), "chunk": config.chunk}, ("chunk",)) as run:
         asked = JudgeInRun(run, judge, config.chunk)
         said = asked.judge([row.trajectory for row in (*fitted, *held)])
         before, tests = _pairs(fitted, said[: len(fitted)]), _pairs(held, said[len(fitted) :])

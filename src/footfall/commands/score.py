@@ -95,7 +95,7 @@ def main(config: ScoreConfig) -> int:
     threshold, policy = next((value, whose) for value, whose in asked if value is not None)
     with (
         ray_workers(config.ray, partial(_task, config)) as workers,
-        open_run("score", config, for_show=_FOR_SHOW, workers=workers) as run,
+        open_run("score", config, {"chunk": config.chunk}, for_show=_FOR_SHOW, workers=workers) as run,
     ):
         claim = _claim_file(config, run, given.rows)
         said = JudgeInRun(run, judge, config.chunk).kept(given.rows)

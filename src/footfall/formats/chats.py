@@ -9,6 +9,7 @@ from footfall.formats.rows import (
     Format,
     Labels,
     Written,
+    answers_of,
     hard_label,
     judged_values,
     optional_keys,
@@ -29,7 +30,8 @@ def openai_chat() -> Format:
     """OpenAI chat messages: the last assistant message, cut into steps, is the trace.
 
     `{"messages": [{"role", "content"}, …]}`: what comes before that message is the problem's chat prompt, and image parts
-    become the problem's images. Turns with tool calls are refused: their actions belong into the steps of the format `jsonl`.
+    become the problem's images. `answer`, or a `target` as in evaluation logs, is the reference. Turns with tool calls are
+    refused: their actions belong into the steps of the format `jsonl`.
     """
     return Format("openai-chat", _sniff_chat, _read_chat, _write_chat)
 
@@ -48,7 +50,7 @@ def _read_chat(fields: Fields) -> list[Judged]:
     return [
         read_row(
             fields, "openai-chat", tuple(turns), steps, None, known=("messages",), separator=separator,
-            images=tuple(images),
+            images=tuple(images), answers=answers_of(fields),
         )
     ]  # fmt: skip
 

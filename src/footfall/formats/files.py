@@ -112,7 +112,10 @@ def _refuse_csv(path: str, number: int, first: bytes) -> None:
     if head[:1] in ("{", "[") or not (named or (len(cells) > 1 and all(map(_CELL.fullmatch, cells)))):
         return
     delimiter = ", delimiter='\\t'" if tabs else ""
-    script = f"import csv, json, sys; [print(json.dumps(row)) for row in csv.DictReader(sys.stdin{delimiter})]"
+    rows = (
+        f"csv.DictReader(open(0, encoding='utf-8-sig', newline=''){delimiter})"  # spreadsheets write a byte order mark
+    )
+    script = f"import csv, json; [print(json.dumps(row)) for row in {rows}]"
     fix = f'python3 -c "{script}" < {shlex.quote(path)} > data.jsonl'
     got = f"a {'TSV' if tabs else 'CSV'} file whose columns are {show(head)}"
     raise FormatError(path, "JSON, one record a line", line=number, got=got, fix=fix)

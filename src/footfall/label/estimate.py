@@ -159,6 +159,11 @@ def planned_trees(
     return _scaled(books.plan(_padded(cases), full=True), len(tops) / max(1, len(chosen)))
 
 
+def counted_on(traces: Sequence[Trajectory]) -> int:
+    """How many of the traces `planned` counts on; the others are taken to be like them."""
+    return len(_spread(traces, MOST_TRACES))
+
+
 def _padded(cases: Sequence[Case]) -> list[Case]:
     """At least as many cases as there are forms of replies, and one with replies as long as they may be."""
     more = [Case(reply=i) for i in range(len(cases), REPLIES)]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from footfall.metrics.cases import Indices
 from footfall.metrics.intervals import Floats
+from footfall.terminal import one_line
 
 _CHUNK = 128
 """Resamples measured at once where each needs a weight a step, to bound the memory."""
@@ -214,6 +215,17 @@ class KnownSteps:
         self.owner: Indices = flat[:, 0].astype(np.int64)
         self.truth: Floats = flat[:, 1]
         self.value: Floats = flat[:, 2]
+
+
+def refuse_beyond_probabilities(rows: Iterable[tuple[str, Sequence[float | None]]], source: str) -> None:
+    """A label says how likely a step is right; the first outside [0, 1] is named with its trace. `rows`: ids and labels."""
+    for trace, labels in rows:
+        for number, label in enumerate(labels, 1):
+            if label is not None and not 0 <= label <= 1:
+                raise ValueError(
+                    f"{source}: trace {one_line(trace, 60)!r}, step {number}: label {label:g} is no probability; "
+                    "bring labels into [0, 1]"
+                )
 
 
 def known_steps(truths: Iterable[Sequence[float | None]], values: Iterable[Sequence[float | None]]) -> KnownSteps:
