@@ -128,10 +128,10 @@ def _quick(config: RlConfig) -> int:
 
 def _arm(config: RlConfig, name: str, threads: int) -> tuple[Arm, dict[str, Any]]:
     """In a process of its own."""
-    import torch
+    with hearing_ctrl_c():  # before all that takes seconds to load
+        import torch
 
-    torch.set_num_threads(threads)
-    with hearing_ctrl_c():
+        torch.set_num_threads(threads)
         return _train(config, name)
 
 
@@ -208,6 +208,7 @@ def _accuracy(checkpoint: Mapping[str, Any]) -> dict[str, Any] | None:
 def _estimate(config: RlConfig) -> dict[str, Any]:
     """By making a few updates and looking at the policy once: what these take, and how an update is shared."""
     from footfall.rl.loop import Watch, looks, make_trainer
+    from footfall.train.checkpoints import Saves
 
     given = open_setting(config, open_problems(config))
     whole = config.settings.iterations
@@ -215,7 +216,7 @@ def _estimate(config: RlConfig) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         trainer = make_trainer(given, tried, Path(folder))
         trainer.train()
-        watch = Watch(given, tried, lambda *_: None, ())
+        watch = Watch(given, tried, lambda *_: None, (), Saves(None))
         watch.trainer = trainer
         begun = time.monotonic()
         watch.on_train_begin(trainer.args, trainer.state, trainer.control)

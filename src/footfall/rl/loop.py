@@ -114,8 +114,8 @@ def train_policy(
     kept = folder / "checkpoints"
     last = agreed(last_checkpoint(kept) if is_main() and kept.is_dir() else None)
     begun = 0 if last is None else update_of(last)
-    watch = Watch(given, settings, told, [point for point in known if point.update <= begun])
     saves = _Saves(settings)
+    watch = Watch(given, settings, told, [point for point in known if point.update <= begun], saves)
     marks = _special_ids(given.model)
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "tensorboard")
     with quiet():
@@ -265,10 +265,16 @@ class _Saves(Saves):
 
 
 class Watch(TrainerCallback):
-    """Measures the policy at the start and at every checkpoint, and says when the run is hacked."""
+    """Measures the policy at the start and at every checkpoint, and says when the run is hacked.
 
-    def __init__(self, given: Setting, settings: RlSettings, told: Told, known: Sequence[Checkpoint]) -> None:
-        self.given, self.settings, self.told = given, settings, told
+    Who stops the run does not wait for that: the next start measures what was kept, but where the run would end if it is
+    hacked. What is a checkpoint only because the run was stopped there is not measured, as in an undisturbed run.
+    """
+
+    def __init__(
+        self, given: Setting, settings: RlSettings, told: Told, known: Sequence[Checkpoint], saves: Saves
+    ) -> None:
+        self.given, self.settings, self.told, self.saves = given, settings, told, saves
         self.run = list({point.update: point for point in known}.values())
         self.limits = Limits()
         self.trainer: CreditTrainer | None = None
@@ -304,15 +310,22 @@ class Watch(TrainerCallback):
             self.told("update", {"update": state.global_step, **facts})
 
     def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        self._look(state.global_step)
+        if not self.saves.stopped or self.settings.stop_hacked:
+            self._look(state.global_step)
         control.should_training_stop |= self.stops
 
     def _look(self, update: int) -> None:
-        """All processes gather the weights, and the main one looks."""
+        """All processes gather the weights, and the main one looks, where an undisturbed run does."""
         assert self.trainer is not None
-        with self.trainer.whole():
-            if is_main():
-                self.look(update)
+        if update % _between(self.settings) and update != self.settings.updates:
+            return
+        self.saves.at_rest = not self.settings.stop_hacked
+        try:
+            with self.trainer.whole():
+                if is_main():
+                    self.look(update)
+        finally:
+            self.saves.at_rest = False
 
     def look(self, update: int) -> None:
         """One checkpoint: figures, exploits, signs."""

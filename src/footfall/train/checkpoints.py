@@ -45,6 +45,8 @@ class Saves(TrainerCallback):
     def __init__(self, steps: int | None) -> None:
         self.steps = steps
         self.asked_to_stop = self.stopped = False
+        self.at_rest = False
+        """Whether all that was done is kept, so that the user need not wait for what is under way."""
         self._asked: float | None = None
         self._saved, self._took = time.monotonic(), 0.0
 
@@ -140,14 +142,17 @@ class Kept(TrainerCallback):
 
 @contextmanager
 def stopping_between_updates(saves: Saves) -> Iterator[None]:
-    """Ctrl-C ends the run after the update it falls into, with a checkpoint; a second one at once. Raises KeyboardInterrupt."""
+    """Ctrl-C ends the run after the update it falls into, with a checkpoint; a second one, or one between updates where all is
+    kept, at once. Raises KeyboardInterrupt."""
     own = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not own or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def ask(number: int, frame: Any) -> None:
-        if saves.asked_to_stop and count() == 1:  # a launcher passes the signal on that its processes have had already
+        if (
+            saves.asked_to_stop or saves.at_rest
+        ) and count() == 1:  # a launcher passes the signal on that its processes have had already
             raise KeyboardInterrupt
         saves.asked_to_stop = True
         if is_main():
