@@ -74,6 +74,8 @@ class Traits:
     """Why a trace cannot be judged, whatever is asked about it."""
     separators: tuple[str, ...] = ()
     """What stood after each step of the traces it was trained on; if it is one, it reads all traces so (`as_trained`)."""
+    trained_on: str | None = None
+    """The content of the traces and labels that it was trained on (`footfall.train.data`), if it is known."""
     counts_tokens: bool = True
     """Whether the costs of its judgements hold the tokens that were read and written."""
     repeats: tuple[tuple[str, int], ...] = ()

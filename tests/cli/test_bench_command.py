@@ -13,8 +13,10 @@ import pytest
 from footfall import cli
 from footfall.commands import bench
 from footfall.commands.bench import find_data
+from footfall.formats import read
 from footfall.judging import Traits
 from footfall.metrics.cases import Constant
+from footfall.train.data import data_key
 from tests.cli.telling import told
 
 LABELS = {"gsm8k": (1, -1, 0, -1), "math": (2, -1)}
@@ -145,6 +147,20 @@ def test_the_threshold_is_fixed_own_or_tuned(
     for more in ([], ["--threshold", "own"]):
         found = told(capsys, *BENCH, "--judge", "always-right", *more)
         assert (found["threshold"], found["threshold_policy"]) == (0.125, "the judge's own")
+
+
+def test_a_judge_that_is_measured_on_the_labels_it_was_trained_on_comes_with_a_caution(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"problem": f"{i}?", "steps": ["a", "b"], "labels": [1, i % 2]} for i in range(8)]
+    for name, some in (("learned", rows), ("other", rows[1:])):
+        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)), encoding="utf-8")
+    monkeypatch.setattr(Constant, "traits", Traits(trained_on=data_key(read("learned.jsonl"))), raising=False)
+    for name, cautions in (("learned", 1), ("other", 0)):
+        words = ["--data", f"{name}.jsonl", "--judge", "always-right"]
+        notes = told(capsys, "bench", "steps", *words)["notes"]
+        assert ["was trained on these labels" in note for note in notes] == [True] * cautions
+        assert ("caution" in told(capsys, "calibrate", *words)) == bool(cautions)
 
 
 def test_the_oracle_finds_everything(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,7 @@ def test_figures_before_and_after_are_of_problems_that_were_held_out(here: Path)
         assert 0 <= figure["low"] <= figure["value"] <= figure["high"] <= 1
     change = held["after"]["brier"]["value"] - held["before"]["brier"]["value"]
     assert held["brier_change"]["value"] == pytest.approx(change)
+    assert "was trained on these labels" in result["caution"]
     assert held["before"]["brier_over"]["value"] <= held["before"]["brier"]["value"]
 
 

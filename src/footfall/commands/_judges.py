@@ -31,7 +31,7 @@ from footfall.reward.calibrated import Calibrated, Calibration
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, read_json
 from footfall.store import Run, Task, write_json
 from footfall.terminal import one_line
-from footfall.types import Judge, Judgement, Trajectory, content_key, problem_rest
+from footfall.types import Judge, Judged, Judgement, Trajectory, content_key, problem_rest
 
 CALIBRATION = "calibration.json"
 _DEMO = Path("runs/demo")
@@ -316,3 +316,15 @@ def _drawn(trajectory: Trajectory) -> str:
             digest.update(f"{None if numbers is None else len(numbers)},".encode())
             digest.update(array(kind, numbers or ()).tobytes())
     return digest.hexdigest()[:32]
+
+
+def learned_by_heart(judge: object, rows: Sequence[Judged]) -> str | None:
+    """What to say where a judge is measured on the very labels that it was trained on."""
+    trained_on = traits(judge).trained_on
+    if trained_on is None:
+        return None
+    from footfall.train.data import data_key  # such a judge has loaded torch already
+
+    if data_key(rows) != trained_on:
+        return None
+    return "the judge was trained on these labels: on problems that it has not seen it may be far worse"

@@ -20,7 +20,7 @@ from footfall.benchmarks.compare import RESAMPLES_FILE, Comparison, compare, rea
 from footfall.benchmarks.records import source_of
 from footfall.benchmarks.runner import Benchmark, Report, Tuned, know_nothing, limited, measured, percent
 from footfall.benchmarks.scores import Scores
-from footfall.commands._judges import JudgeInRun, asks, judge_name, judging, offers, open_judge
+from footfall.commands._judges import JudgeInRun, asks, judge_name, judging, learned_by_heart, offers, open_judge
 from footfall.commands._options import (
     JudgeOptions,
     PolicyOptions,
@@ -41,7 +41,7 @@ from footfall.reports.bench_page import BenchView, bench_page, comparison_page, 
 from footfall.reports.pages import Named, write_page
 from footfall.scale import RayWorkers, is_address
 from footfall.store import Task, write_json
-from footfall.types import Judge, Judgement
+from footfall.types import Judge, Judged, Judgement
 
 _ANY_FILE = "it is for `footfall bench steps`, which reads any file"
 STUDIES = ("labels", "search", "credit", "kinds")
@@ -220,6 +220,8 @@ def measure_in_run(
     """Judge, measure, and write report.json, report.html and the resampled figures."""
     known = Oracle(benchmark.cases) if judge is None else judge
     threshold = config.threshold if config.tune_on is None else Tuned(config.tune_on)
+    if caution := learned_by_heart(known, [Judged(case.trajectory, case.truth) for case in benchmark.cases]):
+        benchmark = replace(benchmark, notes=(*benchmark.notes, caution))
     with open_run("bench", config, for_show=("runs",), workers=workers) as run:
         kept = known if isinstance(known, Scores) else JudgeInRun(run, known, config.chunk)
         found = measured(benchmark, kept, threshold, seed=config.run.seed)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
-from footfall.commands._judges import JudgeInRun, asks, judge_name, offers, open_judge, write_calibrated
+from footfall.commands._judges import (
+    JudgeInRun,
+    asks,
+    judge_name,
+    learned_by_heart,
+    offers,
+    open_judge,
+    write_calibrated,
+)
 from footfall.commands._options import JudgeOptions, PolicyOptions, ReadOptions, RunOptions, SamplingOptions
 from footfall.commands._output import emit, facts, figures, next_command, note, spent
 from footfall.commands._parts import settings
@@ -28,8 +36,9 @@ if TYPE_CHECKING:
 class CalibrateConfig:
     """Calibrate a judge to the policy that it will judge: its values are mapped to that policy's success rates.
 
-    The data are traces of that policy, labelled with success rates, as `footfall label` writes them:
-        footfall calibrate --judge runs/prm --data runs/labels/judged.parquet --method quantile --out runs/calibrated
+    The data are traces of that policy on problems that the judge was not trained on, labelled with success rates, as `footfall
+    label` writes them:
+        footfall calibrate --judge runs/prm --data runs/fresh-labels/judged.parquet --method quantile --out runs/calibrated
 
     The folder then is a judge: `footfall score`, `search` and `bench` take it as --judge. How far values are from the labels is
     reported before and after, on problems that the calibration has not seen.
@@ -77,6 +86,7 @@ def main(config: CalibrateConfig) -> int:
     fitted, held = split_by_problem(rows, config.eval_share, config.run.seed, needed=True)
     drawing = (config.policy, config.sampling, config.run.seed)
     judge = open_judge(config.judge, asks(*drawing), offers(*drawing))
+    caution = learned_by_heart(judge, rows)
     with open_run("calibrate", config, {"data_key": data_key(rows), "chunk": config.chunk}, ("chunk",)) as run:
         asked = JudgeInRun(run, judge, config.chunk)
         said = asked.judge([row.trajectory for row in (*fitted, *held)])
@@ -92,6 +102,7 @@ def main(config: CalibrateConfig) -> int:
             "fitted": {"traces": len(fitted), "steps": len(before)},
             "held_out": {"traces": len(held), "steps": len(tests), **_measured(made, tests, config.run.seed)},
             "calibration": asdict(made),
+            **({"caution": caution} if caution else {}),
             "folder": str(run.folder),
             "cost": Cost.total(j.cost for j in said).to_dict(),
         }
@@ -154,6 +165,7 @@ def _show(console: Console, result: dict[str, Any], cost: Cost) -> None:
     figures(console, table)
     facts(console, {
         "Brier score": f"{_figure(held['brier_change'], '+')} by the calibration",
+        "caution": result.get("caution"),
         "cost": spent(cost),
         "judge": result["folder"],
     })  # fmt: skip

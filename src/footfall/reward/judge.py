@@ -183,8 +183,9 @@ class PRMJudge:
 
     @property
     def traits(self) -> Traits:
-        """The model's threshold, and the separators it was trained with."""
-        return Traits(threshold=self.model.threshold, separators=self.model.separators)
+        """The model's threshold, and the separators and the data it was trained with."""
+        model = self.model
+        return Traits(threshold=model.threshold, separators=model.separators, trained_on=model.trained_on)
 
     def forget(self) -> None:
         """Drop what is cached."""

@@ -262,6 +262,12 @@ class PRM(nn.Module):
         found = self.prm_config.training.get("separators", ())
         return tuple(str(each) for each in found) if isinstance(found, list | tuple) else ()
 
+    @property
+    def trained_on(self) -> str | None:
+        """The key of the data that it was trained on, if that is known."""
+        found = self.prm_config.training.get("data")
+        return found if isinstance(found, str) else None
+
     def fingerprint(self) -> str:
         """Names weights and reading by content."""
         config = self.prm_config
