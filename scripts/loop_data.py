@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from multiprocessing import get_context
 from pathlib import Path
 
 from footfall.formats import read_problems, write_parquet
 from footfall.label.consensus import Consensus
 from footfall.label.monte_carlo import EntropyRegularised
 from footfall.search.votes import group
+from footfall.store.processes import worker_processes
 from footfall.train import find_overlaps
 from footfall.types import Judged, Judgement, Problem, Reason, Trajectory, Unjudged, content_key
 from scripts.smol_rows import (
@@ -210,7 +210,7 @@ def equal_answers(pools: Sequence[Sequence[Trajectory]]) -> list[list[int | None
     domains = [pool[0].problem.domain for pool in pools]
     if len(pools) < MANY:
         return list(map(group, asked, domains))
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as workers:
+    with worker_processes(os.cpu_count() or 1, lambda: "which answers are equal", "free memory") as workers:
         return list(workers.map(group, asked, domains, chunksize=4))
 
 

@@ -16,7 +16,6 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +29,7 @@ from footfall.policy.embedded import CHECKING
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy, next_tokens
 from footfall.render import encode
+from footfall.store.processes import Processes, worker_processes
 from footfall.types import Trajectory
 from footfall.worlds import StepTruth
 from footfall.worlds.code.world import in_reference_names
@@ -171,9 +171,7 @@ def examples(
     return torch.stack(kept) if kept else torch.zeros(0, 1), torch.tensor(right)
 
 
-def measure(
-    policy: TorchPolicy, asked: TorchPolicy, name: str, tier: Tier, n: int, pool: ProcessPoolExecutor
-) -> dict[str, Any]:
+def measure(policy: TorchPolicy, asked: TorchPolicy, name: str, tier: Tier, n: int, pool: Processes) -> dict[str, Any]:
     """All figures of one place and tier."""
     traces = {split: sampled(policy, name, tier, n, split) for split in ("train", "test")}
     found = {
@@ -216,7 +214,7 @@ def main() -> None:
         for each in (None, CHECKING)
     )
     facts: dict[str, Any] = json.loads(args.to.read_text()) if args.to.exists() else {}
-    with ProcessPoolExecutor(args.workers) as pool:
+    with worker_processes(args.workers, lambda: f"the figures of {args.model}", "pass fewer --workers") as pool:
         for name, place in ((name, PLACES[name]) for name in args.only):
             n = args.problems if place.language == "en" else args.problems // 3
             for tier in list(TIERS)[: None if place.language == "en" else 1]:

@@ -16,7 +16,6 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from footfall.policy.embedded import CHECKING
 from footfall.policy.protocol import SamplingParams
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Template
+from footfall.store.processes import worker_processes
 from footfall.types import Trajectory
 from footfall.worlds import ArithmeticPolicy, ArithmeticWorld
 
@@ -54,7 +54,7 @@ def texts(n: int, seed: int) -> list[Pair]:
 
 def corpus(n: int, seed: int, workers: int, chunk: int = 10_000) -> list[Pair]:
     jobs = [(chunk, seed * 100_003 + i) for i in range(-(-n // chunk))]
-    with ProcessPoolExecutor(workers) as pool:
+    with worker_processes(workers, lambda: "the corpus", "pass fewer --workers") as pool:
         return [pair for part in pool.map(texts, *zip(*jobs, strict=True)) for pair in part][:n]
 
 

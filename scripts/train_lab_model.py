@@ -36,6 +36,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from footfall.policy.embedded import CHECKING
 from footfall.render import Template
+from footfall.store.processes import begun_deaf
 from footfall.types import Problem, Step, Trajectory
 from footfall.worlds import (
     AlgebraPolicy,
@@ -385,8 +386,9 @@ def main() -> None:
     spawn = multiprocessing.get_context("spawn")
     jobs = [(shards, named, 1 + args.seed + first + i, tuple(args.docs)) for i in range(args.workers)]
     writers = [spawn.Process(target=write_shards, args=job, daemon=True) for job in jobs]
-    for writer in writers:
-        writer.start()
+    with begun_deaf():
+        for writer in writers:
+            writer.start()
     try:
         facts = train(args, PreTrainedTokenizerFast.from_pretrained(named), shards)
     finally:

@@ -56,6 +56,46 @@ def test_ctrl_c_ends_workers_without_a_word_of_theirs(tmp_path: Path) -> None:
             os.kill(worker, 0)
 
 
+SCRIPTED = """
+import sys
+import scripts.%s as script
+from scripts.loop_data import Problem, Trajectory
+
+def work():
+    %s
+
+if __name__ == "__main__":
+    sys.stderr.write("begun\\n")
+    work()
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "work"),
+    [
+        ("train_embedded", "script.corpus(10**7, 0, 3, 10**7)"),
+        (
+            "loop_data",
+            "script.equal_answers([[Trajectory('t', Problem('p', '?'), (), answer=str(k)) for k in range(300)]] * 2000)",
+        ),
+    ],
+)
+def test_ctrl_c_ends_the_workers_of_a_script_without_a_word_of_theirs(script: str, work: str, tmp_path: Path) -> None:
+    """Each printed a traceback of its own; that of the script itself stays."""
+    file = tmp_path / "script.py"
+    file.write_text(SCRIPTED % (script, work))
+    begun = subprocess.Popen(
+        [sys.executable, str(file)], stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert begun.stderr is not None and begun.stderr.readline() == "begun\n"
+    time.sleep(4)  # some wait for work, some are at it
+    os.killpg(begun.pid, signal.SIGINT)
+    _, said = begun.communicate(timeout=60)
+    assert said.count("Traceback (most recent call last)") == 1 and said.endswith("KeyboardInterrupt\n")
+    assert "Process " not in said
+
+
 def test_a_worker_that_was_killed_is_one_error_with_its_work_and_the_fix() -> None:
     with (
         pytest.raises(

@@ -396,6 +396,39 @@ def test_a_killed_run_that_asked_anew_goes_on_with_its_own_replies_and_no_others
     assert labels(told(capsys, *words, "--fresh")) == [[0.0, 0.0]] * 4, "a finished run leaves nothing for the next"
 
 
+def test_a_killed_run_in_an_object_store_that_asked_anew_goes_on_with_its_own_replies_on_another_machine(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That one knew nothing of the edition, and took what had been said before from the rollout store that both see."""
+    pytest.importorskip("fsspec")
+    asking = ("label", "--data", "traces.jsonl", "--method", "prompted", "--url", server.url, "--mode", "chat")
+    words = (*asking, "--chunk", "1", "--store", str(tmp_path / "shared"), "--out", f"file://{tmp_path}/bucket/run")
+    server.behave(BABBLE)
+    assert told(capsys, *words, code=1)["labelled"] == 0
+    server.behave("[1, 0]")
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("footfall.store.run.write_parquet", killed)
+        assert cli.main([*words, "--again"]) == 130
+    assert len(server.asked()) == 1
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "traces.jsonl").write_bytes(Path("traces.jsonl").read_bytes())
+    monkeypatch.chdir(other)
+    server.behave("[1, 1]")
+    assert labels(told(capsys, *words)) == [[1.0, 0.0], [1.0, 1.0]]
+    assert len(server.asked()) == 1
+    monkeypatch.chdir(tmp_path)
+    server.behave("[0, 0]")
+    assert labels(told(capsys, *words)) == [[1.0, 0.0], [1.0, 1.0]], (
+        "the run has ended, which the copy here did not know"
+    )
+    assert labels(told(capsys, *words, "--fresh")) == [[0.0, 0.0]] * 2
+
+
 def test_a_run_that_asked_anew_and_ended_leaves_no_reply_to_the_next_that_does(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,7 @@ from footfall.commands._options import WHERE, RayOptions, RunOptions, without_pl
 from footfall.formats import Mapped, atomic_write
 from footfall.registry import named_files
 from footfall.scale import Call, RayWorkers, Remote, Resources, is_address
-from footfall.store import Run, Task, is_half_removed
+from footfall.store import REMOVING, Run, Task, is_half_removed
 from footfall.types import content_key
 
 T = TypeVar("T")
@@ -142,21 +142,36 @@ def _last(places: Sequence[int], again: Sequence[T], place: int, before: T) -> T
     return again[at] if at < len(places) and places[at] == place else before
 
 
-def edition_of(folder: Path, again: bool, fresh: bool) -> str:
-    """The edition that the run in the folder has begun; if none, a new one to ask anew for, or "" for what is there."""
-    mark, fresh = folder / _MARK, fresh or is_half_removed(folder)
-    if mark.is_file() and not fresh:
-        return mark.read_text(encoding="ascii")
+def edition_of(config: RunConfig, folder: Path, again: bool) -> str:
+    """The edition that the run in the folder has begun; if none, a new one to ask anew for, or "" for what is there.
+
+    Of a run in an object store the store knows: another machine may have begun it, or have ended it since.
+    """
+    place = Remote(config.run.out) if is_address(config.run.out) else None
+    half = is_half_removed(folder) or (place is not None and place.text(REMOVING) is not None)
+    fresh = config.run.fresh or half
+    if not fresh and (begun := _begun(folder / _MARK) if place is None else place.text(_MARK)) is not None:
+        return begun
     return f"{time.time_ns():020d}" if again or fresh else ""  # the last is found first, so names grow
 
 
-def begin_edition(folder: Path, edition: str) -> None:
+def _begun(mark: Path) -> str | None:
+    return mark.read_text(encoding="ascii") if mark.is_file() else None
+
+
+def begin_edition(run: Run, edition: str) -> None:
     """Note that the run asks for this edition, if it is one."""
     if edition:
-        with atomic_write(folder / _MARK) as stream:
+        mark = run.folder / _MARK
+        with atomic_write(mark) as stream:
             stream.write(edition.encode("ascii"))
+        if run.place is not None:
+            run.place.put(mark)
 
 
-def end_edition(folder: Path) -> None:
+def end_edition(run: Run) -> None:
     """The run is finished; the next that asks anew has another edition."""
-    (folder / _MARK).unlink(missing_ok=True)
+    mark = run.folder / _MARK
+    if run.place is not None:
+        run.place.remove(mark)
+    mark.unlink(missing_ok=True)

@@ -132,7 +132,7 @@ def main(config: LabelConfig) -> int:
         raise ValueError(f"{config.data}: there is no trace in it")
     folder = run_folder("label", config, _FOR_SHOW)
     store = config.store.folder(beside=folder)
-    edition = edition_of(folder, config.again, config.run.fresh)
+    edition = edition_of(config, folder, config.again)
     opener = Opener(store, edition)
     if config.costs.estimate:
         return _estimate(config, opener, trajectories, given.limited)
@@ -145,11 +145,11 @@ def main(config: LabelConfig) -> int:
         ray_workers(config.ray, partial(_task, config, store and store.absolute(), edition)) as workers,
         open_run("label", config, for_show=_FOR_SHOW, workers=workers) as run,
     ):
-        begin_edition(run.folder, edition)
+        begin_edition(run, edition)
         if config.again:
             _drop_unlabelled(run)
         found = _found(config, run, method, trajectories, bool(opener.opened))
-        end_edition(run.folder)
+        end_edition(run)
         file = run.folder / "judged.parquet"
         write_parquet(file, found.rows, "judged")
         result = {**_summary(found), **given.limited, "judge": method.name, "judge_given": config.method,

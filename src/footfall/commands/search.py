@@ -156,7 +156,7 @@ def main(config: SearchConfig) -> int:
     check_drawing(config.policy, config.sampling)
     given = read_many_problems(config.problems, config.run.seed, "test", config.reading)
     folder = run_folder("search", config, _FOR_SHOW)
-    edition = edition_of(folder, _any_failed(folder), config.run.fresh)
+    edition = edition_of(config, folder, _any_failed(folder))
     store = config.store.folder(beside=folder)
     opener = Opener(store, edition, servers_only=config.store.store is None)
     searcher = _searcher(config, method, opener)
@@ -164,9 +164,9 @@ def main(config: SearchConfig) -> int:
         ray_workers(config.ray, partial(_task, config, store and store.absolute(), edition)) as workers,
         open_run("search", config, for_show=_FOR_SHOW, workers=workers) as run,
     ):
-        begin_edition(run.folder, edition)
+        begin_edition(run, edition)
         results = _solved(run, searcher, given.rows, config.chunk)
-        end_edition(run.folder)
+        end_edition(run)
         file = run.folder / _RESULTS
         write_parquet(file, results, "search-result")
         names = _names(searcher)

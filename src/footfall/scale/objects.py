@@ -251,6 +251,11 @@ class Remote:
             raise RunError(f"{self.address} is not there: {error}") from error
         return path
 
+    def text(self, name: str) -> str | None:
+        """What a small file of the run says in the store, whatever the copy has; None if there is none."""
+        found: bytes | None = self._tried(lambda: self._files.cat_file(self._plain_file(name)), absent=None)
+        return None if found is None else found.decode("utf-8", "replace")
+
     def put(self, path: Path) -> None:
         """A file of the copy to the store, whole."""
         self.check()

@@ -31,17 +31,24 @@ class Processes(ProcessPoolExecutor):
 
     def submit(self, work: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
         """Do this in a worker; one that is begun for it has what this thread has blocked."""
-        resource_tracker.ensure_running()  # which would unblock it, where it is not running yet
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with begun_deaf():
             return super().submit(work, *args, **named)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def end(self) -> None:
         """At once, whatever they are doing."""
         for process in list((self._processes or {}).values()):
             process.kill()
+
+
+@contextmanager
+def begun_deaf() -> Iterator[None]:
+    """Processes that are spawned inside do not hear Ctrl-C."""
+    resource_tracker.ensure_running()  # which would unblock it, where it is not running yet
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
