@@ -38,6 +38,20 @@ def test_steps_may_be_a_list_or_a_text(steps: Any) -> None:
     assert len(one({"problem": "?", "out": steps}, steps="out").trajectory.steps) == 2
 
 
+def test_a_name_with_dots_leads_into_a_field_as_logs_of_evaluations_have_them() -> None:
+    logged = {"doc": {"question": "2 + 3?"}, "resps": [["It is 5.\n\nSo 5."]], "info": {"gold": 5}, "a.b": "kept"}
+    row = one(logged, problem="doc.question", steps="resps.0.0", reference="info.gold")
+    assert (row.trajectory.problem.prompt, row.trajectory.problem.answer) == ("2 + 3?", "5")
+    assert [step.text for step in row.trajectory.steps] == ["It is 5.", "So 5."]
+    assert set(row.trajectory.meta) == set(logged)
+    assert one({"a.b": "?", "steps": ["x"]}, problem="a.b").trajectory.problem.prompt == "?"
+    for wrong in ("doc.query", "resps.1.0", "resps.x", "doc.question.more"):
+        with pytest.raises(FormatError, match=f'field "{wrong}": expected the field that holds "steps"'):
+            one(logged, problem="doc.question", steps=wrong)
+    with pytest.raises(FormatError, match=r'field "info\.gold\[0\]"'):
+        one({**logged, "steps": ["x"], "info": {"gold": ["wrong"]}}, problem="doc.question", labels="info.gold")
+
+
 def test_a_number_for_labels_is_the_index_of_the_first_error() -> None:
     row = one({"problem": "?", "steps": ["a", "b"], "bad_at": 1}, labels="bad_at")
     assert row.judgement is not None and row.judgement.values == (1.0, 0.0)

@@ -2,7 +2,8 @@
 
     formats.read("mine.jsonl", names={"problem": "question_text", "steps": "cot"})
 
-What else stood under a name that is now another field's is kept as metadata.
+A name with dots leads into a field: `doc.question`, `resps.0.0`. What else stood under a name that is now another field's is
+kept as metadata.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from footfall.formats.jsonl import FIRST_ERRORS, SOLUTIONS, VALUES, label_lists, unread_steps
@@ -46,6 +47,7 @@ def renamed(fields: Fields, names: Mapping[str, str]) -> tuple[Fields, dict[str,
     """The record with the names that formats know, and the fields that had to give way to them."""
     if not names:
         return fields, {}
+    fields = _with_inner(fields, names.values())
     for name, own in names.items():
         if own not in fields:
             near = difflib.get_close_matches(own, list(fields.data)[:1000], n=1)
@@ -57,6 +59,25 @@ def renamed(fields: Fields, names: Mapping[str, str]) -> tuple[Fields, dict[str,
     displaced = {name: value for name, value in fields.data.items() if name in hidden}
     held = {**fields.rest({*hidden, *names.values()}), **mapped}
     return replace(fields, data=held, called=called), displaced
+
+
+def _with_inner(fields: Fields, names: Iterable[str]) -> Fields:
+    """The record with what lies deeper under the dotted names beside its fields: `doc.question`, `resps.0.0`."""
+    found = dict(fields.data)
+    for name in names:
+        if name in found:
+            continue
+        value: Json = dict(fields.data)
+        for part in name.split("."):
+            if isinstance(value, Mapping) and part in value:
+                value = value[part]
+            elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+                value = value[int(part)]
+            else:
+                break
+        else:
+            found[name] = value
+    return fields.holding(found)
 
 
 def _canonical(name: str, value: Json) -> str:
