@@ -414,6 +414,12 @@ def test_a_killed_run_in_an_object_store_that_asked_anew_goes_on_with_its_own_re
         patch.setattr("footfall.store.run.write_parquet", killed)
         assert cli.main([*words, "--again"]) == 130
     assert len(server.asked()) == 1
+    mark = tmp_path / "bucket" / "run" / ".again"
+    edition = mark.read_text()
+    mark.write_text("0/../../../elsewhere")
+    assert cli.main(list(words)) == 2
+    assert "is no mark of a run; remove it" in capsys.readouterr().err, "others write there, and it names files"
+    mark.write_text(edition)
     other = tmp_path / "other"
     other.mkdir()
     (other / "traces.jsonl").write_bytes(Path("traces.jsonl").read_bytes())

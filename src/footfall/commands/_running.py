@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import time
 from array import array
 from bisect import bisect_left
@@ -23,7 +24,7 @@ from footfall.commands._options import WHERE, RayOptions, RunOptions, without_pl
 from footfall.formats import Mapped, atomic_write
 from footfall.registry import named_files
 from footfall.scale import Call, RayWorkers, Remote, Resources, is_address
-from footfall.store import REMOVING, Run, Task, is_half_removed
+from footfall.store import REMOVING, Run, RunError, Task, is_half_removed
 from footfall.types import content_key
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ _LATER = (
 REPORT = "report.html"
 """The page of a run, in its folder."""
 _FILES = (".jsonl", ".json", ".gz", ".parquet", ".csv", ".html", ".txt")
+_EDITION = re.compile(r"[0-9]{20}")
 _MARK = ".again"
 _POLICIES = ("policy", "helper", "prover", "judge_policy", "writer")
 """Options that hold policies in words; what these say of the place does not count either."""
@@ -151,6 +153,8 @@ def edition_of(config: RunConfig, folder: Path, again: bool) -> str:
     half = is_half_removed(folder) or (place is not None and place.text(REMOVING) is not None)
     fresh = config.run.fresh or half
     if not fresh and (begun := _begun(folder / _MARK) if place is None else place.text(_MARK)) is not None:
+        if not _EDITION.fullmatch(begun):  # it is part of files' names, and others may write there
+            raise RunError(f"{config.run.out or folder}/{_MARK} is no mark of a run; remove it, and the run asks anew")
         return begun
     return f"{time.time_ns():020d}" if again or fresh else ""  # the last is found first, so names grow
 
