@@ -430,6 +430,21 @@ def test_problems_that_a_server_failed_on_are_listed_and_tried_again(
     assert Path(mended["file"]).read_bytes() == Path(whole["file"]).read_bytes()
 
 
+def test_a_judge_that_babbled_is_asked_anew_by_another_machine_where_the_run_lies_in_an_object_store(
+    server: Server, critic: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had no results of its own, took that for a search without failures, and read the babble from the store again."""
+    pytest.importorskip("fsspec")
+    words = ["--method", "best-of-n", "--n", "2", "--judge", "critic", "--set", "policy=other"]
+    words += ["--helper", f"other=http,url={critic.url},mode=chat"]
+    words += ["--store", str(tmp_path / "shared"), "--out", f"file://{tmp_path}/bucket/run"]
+    critic.behave("It is what it is.")
+    assert len(told(capsys, server, *words, code=1)["failed"]) == PROBLEMS
+    critic.behave("\\boxed{-1}")
+    monkeypatch.setattr("footfall.scale.objects.Remote.folder", tmp_path / "other" / "copy")
+    assert told(capsys, server, *words)["failed"] == {} and critic.asked()
+
+
 def test_answers_that_were_found_although_calls_failed_are_counted(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

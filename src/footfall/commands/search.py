@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -52,10 +53,11 @@ from footfall.policy.protocol import Policy
 from footfall.registry import declared, load, serving
 from footfall.reports.pages import Named, write_page
 from footfall.reports.search_page import search_page
+from footfall.scale import Remote, is_address
 from footfall.search.searcher import Searcher
 from footfall.search.state import OWN_JUDGES, OWN_POLICIES, Method, draws_independently, roles_of, unused_by
 from footfall.search.votes import Aggregation
-from footfall.store import Run, Task
+from footfall.store import Run, RunError, Task
 from footfall.types import Judge, Problem, SearchResult, content_key
 
 _CACHE_TOKENS = 1 << 16
@@ -156,7 +158,7 @@ def main(config: SearchConfig) -> int:
     check_drawing(config.policy, config.sampling)
     given = read_many_problems(config.problems, config.run.seed, "test", config.reading)
     folder = run_folder("search", config, _FOR_SHOW)
-    edition = edition_of(config, folder, _any_failed(folder))
+    edition = edition_of(config, folder, _any_failed(config, folder))
     store = config.store.folder(beside=folder)
     opener = Opener(store, edition, servers_only=config.store.store is None)
     searcher = _searcher(config, method, opener)
@@ -209,14 +211,18 @@ def _solving(searcher: Searcher) -> Task:
     return Task(searcher.solve, "search-result", everybody)
 
 
-def _any_failed(folder: Path) -> bool:
+def _any_failed(config: SearchConfig, folder: Path) -> bool:
     """Whether the run in the folder ended with problems to try again. Their judge is asked anew: the store has what it said.
 
-    A damaged file is set aside: what it held is in the run's shards, and is put together again.
+    Of a run in an object store that ended on another machine the results are fetched. A damaged file is set aside: what it held
+    is in the run's shards, and is put together again.
     """
     from footfall.formats import DamagedError, iter_parquet, set_aside
 
     file = folder / _RESULTS
+    if is_address(config.run.out) and not file.is_file():
+        with suppress(RunError):  # it has no results yet
+            file = Remote(f"{config.run.out}/{_RESULTS}").data(_RESULTS)
     try:
         return file.is_file() and any(map(call_failed, iter_parquet(file, "search-result")))
     except DamagedError as error:
