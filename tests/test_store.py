@@ -129,7 +129,7 @@ def test_other_settings_in_the_same_folder_are_refused_by_name(tmp_path: Path) -
         Run(tmp_path, "label", other)
     assert "policy.temperature: 1.0 there, 0.7 now; config.seed: None there, 3 now" in str(error.value)
     assert "rollouts" not in str(error.value) and "--fresh" in str(error.value)
-    with pytest.raises(RunError, match="command: 'label' there, 'sample' now"):
+    with pytest.raises(RunError, match=r"holds a run of label, and this is sample\. Choose another --out"):
         Run(tmp_path, "sample", CONFIG)
     with Run(tmp_path, "label", CONFIG):
         pass  # a refused start does not keep the folder locked

@@ -65,6 +65,11 @@ def claim(folder: Path, identity: dict[str, Any]) -> None:
     if before is None:
         damaged = "; or it is damaged: pass --fresh to throw the run away" if _is_run(folder) else ""
         raise RunError(f"{path} is not a run's; choose another --out{damaged}")
+    if before["command"] != identity["command"]:  # then every setting differs too
+        raise RunError(
+            f"{folder} holds a run of {before['command']}, and this is {identity['command']}. "
+            "Choose another --out, or pass --fresh to throw the old run away"
+        )
     changed = _differences({k: before[k] for k in identity}, identity)
     if changed:
         raise RunError(
