@@ -20,7 +20,7 @@ from footfall.registry import parts
 from footfall.reward.family import Family, families
 from footfall.studies.credit_report import CREDIT
 from footfall.studies.credits import CreditGradients
-from footfall.studies.kind_report import KINDS
+from footfall.studies.kind_report import KINDS, after_more
 from footfall.studies.kinds import Kinds
 from footfall.studies.label_report import LABELS
 from footfall.studies.labels import LabelCosts
@@ -81,6 +81,13 @@ def credit_gradients() -> CreditGradients:
 def bench_kinds() -> Kinds:
     """What `footfall bench kinds --option docs=docs` measured."""
     return Kinds.from_dict(json.loads((DOCS / "kinds.json").read_text(encoding="utf-8")))
+
+
+def longer_kinds() -> str:
+    """What it found with more passes, beside that."""
+    return after_more(
+        bench_kinds(), Kinds.from_dict(json.loads((DOCS / "kinds_longer.json").read_text(encoding="utf-8")))
+    )
 
 
 def _label_block(name: str) -> Callable[[], str]:
@@ -225,6 +232,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "coder-mixed": coder_mixed_table,
     "label-rates": label_rates.table,
     "real-kinds": kind_tables,
+    "kinds-longer": longer_kinds,
     "lab-model": lab_model_table,
     "rl-rows": rl_rows,
     "both-scales": both_scales,
