@@ -189,6 +189,20 @@ def test_settings_in_the_config_of_verl_that_do_nothing_are_refused(
         Settings(**said).reward(credit)
 
 
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"agregate": "min"}, "algorithm.footfall has no 'agregate'; did you mean 'aggregate'"),
+        ({"colour": 1}, "has no 'colour'; there are: credit, filter, judge, outcome"),
+        ({"filter": {"remove": 2}}, "algorithm.footfall.filter says remove and no name: set its name too"),
+    ],
+)
+def test_a_key_of_the_config_that_nothing_reads_is_named(said: dict[str, Any], message: str) -> None:
+    assert Settings.of({"outcome": "min", "judge": None}) == Settings(outcome="min"), "`judge:` in YAML says none"
+    with pytest.raises(ValueError, match=message):
+        Settings.of(said)
+
+
 def test_settings_in_the_config_of_verl_that_do_something_are_taken() -> None:
     judge = {"name": "truth-arithmetic", "consequent": 0.5}
     said = Settings({"temperature": 0.2}, {"name": "prof", "remove": 2}, judge, "min", "mean", None)

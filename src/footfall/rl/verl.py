@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 def settings_of(algorithm: Any) -> Settings:
     """Those in verl's `algorithm` config."""
     found = None if algorithm is None else algorithm.get("footfall", None)
-    return Settings(**(OmegaConf.to_container(found, resolve=True) if OmegaConf.is_config(found) else found or {}))
+    return Settings.of(OmegaConf.to_container(found, resolve=True) if OmegaConf.is_config(found) else found or {})
 
 
 # Advantages.

@@ -5,6 +5,7 @@ What does nothing beside the rest is refused, as commands refuse it.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -33,6 +34,21 @@ class Settings:
     """What stands between steps."""
     agent_loop: str = "single_turn_agent"
     """verl's agent loop that writes."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Settings:
+        """From what the config says; a key that nothing reads is an error."""
+        known = [each.name for each in fields(cls)]
+        for key in given:
+            if key not in known:
+                near = difflib.get_close_matches(str(key), known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+                raise ValueError(f"algorithm.footfall has no {key!r}; {hint}")
+        for key in ("filter", "judge"):
+            if given.get(key) and "name" not in given[key]:
+                raise ValueError(f"algorithm.footfall.{key} says {', '.join(given[key])} and no name: set its name too")
+        # YAML's `judge:` without more is None; only after_error has a None of its own.
+        return cls(**{key: value for key, value in given.items() if value is not None or key == "after_error"})
 
     def credit_of(self, name: str) -> Credit:
         """The credit of this name as it is set."""
