@@ -224,20 +224,21 @@ def arm(trial: Trial, rows: Sequence[Judged], objective: str = "soft-bce", **opt
     return arm_with(trial, rows, TrainConfig(objective, options, lr=3e-4))
 
 
-def arm_with(trial: Trial, rows: Sequence[Judged], config: TrainConfig) -> Arm:
-    """An arm with a head, family or learning rate of its own."""
-    result = arm_training(trial, rows, config)
+def arm_with(trial: Trial, rows: Sequence[Judged], config: TrainConfig, passes: int | None = None) -> Arm:
+    """An arm with a head, family or learning rate of its own, or with so many passes (a smoke test has two)."""
+    result = arm_training(trial, rows, config, None if passes is None else trial.size(passes, 2))
     name = f"pool-{result.folder.parent.name}"
     said = _kept(trial, name, "judgement", lambda: arm_judge(trial, result).judge(arm_pool(trial)))
     return Arm(said, Cost.total([result.cost, *(each.cost for each in said)]))
 
 
-def arm_training(trial: Trial, rows: Sequence[Judged], config: TrainConfig) -> TrainResult:
+def arm_training(trial: Trial, rows: Sequence[Judged], config: TrainConfig, passes: int | None = None) -> TrainResult:
     """The training of an arm.
 
-    Passes are as many as bring about 480 traces (large: 2,400) before it: fewer rows must not mean fewer updates.
+    Passes are as many as bring about 480 traces (large: 2,400) before it: fewer rows must not mean fewer updates. What begins
+    at random has to say how many it takes.
     """
-    epochs = max(1, round(_size(trial, SEEN, 2400, 1) / len(rows)))
+    epochs = passes or max(1, round(_size(trial, SEEN, 2400, 1) / len(rows)))
     config = replace(
         config, epochs=epochs, batch_size=_size(trial, 8, 16, 8), eval_share=0, seed=trial.seed, device=trial.device
     )
