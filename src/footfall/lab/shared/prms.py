@@ -171,12 +171,12 @@ def judge(trial: Trial, labels: Labels) -> PRMJudge:
     return step_head(prm(trial, labels).folder, device=trial.device)
 
 
-def untrained(trial: Trial, head: int = 0) -> PRMJudge:
-    """The backbone with a fresh head, one of many."""
+def untrained(trial: Trial) -> PRMJudge:
+    """The backbone with a fresh head."""
     from footfall.reward.judge import PRMJudge
     from footfall.reward.prm import PRM
 
-    return PRMJudge(PRM.from_backbone(backbone(trial), seed=1000 * trial.seed + head).to(trial.device))
+    return PRMJudge(PRM.from_backbone(backbone(trial), seed=trial.seed).to(trial.device))
 
 
 def judged_pool(trial: Trial, labels: Labels, problems: int = PROBLEMS) -> list[Judgement]:
