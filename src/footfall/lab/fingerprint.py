@@ -31,13 +31,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, get_args, get_origin, get_type_hints
 
-from footfall import __version__
+from footfall._version import __version__
 from footfall.formats import atomic_write
 from footfall.lab.recipe import Outcome
 from footfall.registry import KINDS, parts
 
 PACKAGE = Path(__file__).resolve().parent.parent
-_NO_PARTS = {f"footfall.{name}" for name in ("registry", "store", "progress", "cli", "commands", "lab", "recipes")}
+_NO_PARTS = {f"footfall.{name}" for name in ("_version", "registry", "store", "cli", "commands", "lab", "recipes")}
 """What finds, runs, shows and stores, but decides no figure."""
 _SHARED = "footfall.lab.shared"
 """The one part of the lab that does: models and cases that several recipes use."""
@@ -88,7 +88,7 @@ def modules_of(recipe: Path) -> list[str]:
 
 
 def _is_outside(module: str) -> bool:
-    """Whether a module is no part: the package's own `__init__`, which holds the version, or one of `_NO_PARTS`."""
+    """Whether a module is no part: the package's own `__init__`, or one of `_NO_PARTS`."""
     shared = module.startswith(f"{_SHARED}.")
     return module == "footfall" or (not shared and ".".join(module.split(".")[:2]) in _NO_PARTS)
 

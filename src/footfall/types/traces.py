@@ -196,9 +196,16 @@ class Trajectory:
         return replace(self, steps=self.steps + tuple(steps))
 
     def _repr_html_(self) -> str:
-        from footfall.types.judgements import Judged  # which is made of traces
+        """The steps, as notebooks show them."""
+        from footfall.notebook import steps
 
-        return Judged(self, None)._repr_html_()
+        return steps(self.headline, [step.written for step in self.steps])
+
+    @property
+    def headline(self) -> str:
+        """Problem and answer, for whoever shows the trace."""
+        verdict = {True: "right", False: "wrong", None: "not checked"}[self.correct]
+        return f"{self.problem.text}\nanswer: {'none' if self.answer is None else self.answer} ({verdict})"
 
     @property
     def key(self) -> str:
