@@ -153,6 +153,16 @@ class Step:
         return replace(self, token_ids=None, logprobs=None, observation_ids=None)
 
 
+def sampled_ids(steps: Iterable[Step]) -> tuple[int, ...]:
+    """The ids that the steps were sampled with, as one sequence."""
+    return tuple(i for step in steps for i in step.token_ids or ())
+
+
+def sampled_logprobs(steps: Iterable[Step]) -> tuple[float, ...]:
+    """The log-probabilities of those ids."""
+    return tuple(p for step in steps for p in step.logprobs or ())
+
+
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """Steps written for a problem. A prefix is a trajectory whose `answer` is still `None`."""
