@@ -274,18 +274,24 @@ def read_outcomes(ledger: Path) -> dict[str, Kept]:
 
 def read_kept(path: Path) -> dict[str, Kept]:
     """A file of that form; what is wrong in it is named."""
-    try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: expected recipes by name, found {type(found).__name__}")
+    found: dict[str, Kept] = read_json(path, dict, "recipes by name")
     for name, kept in found.items():
         _demand_fields(kept, Kept, f"{path}: {name!r}")
         for where, record in kept["environments"].items():
             _demand_fields(record, Record, f"{path}: {name!r} on {where!r}")
             if not isinstance(record["seeds"], dict) or not all(seed.isdigit() for seed in record["seeds"]):
                 raise ValueError(f"{path}: {name!r} on {where!r} has no hashes by seed")
+    return found
+
+
+def read_json(path: Path, kind: type, wanted: str) -> Any:
+    """What a file of the ledger holds, which is of this kind, `wanted` in words."""
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON ({error})") from error
+    if not isinstance(found, kind):
+        raise ValueError(f"{path}: expected {wanted}, found {type(found).__name__}")
     return found
 
 
