@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from footfall import cli, registry
+from footfall.commands import COMMANDS
 from tests.test_docs import CODE_SPAN, FENCE, PAGES, page_name, prose, text_of
 
 _VARIABLE = re.compile(r'(?:^|(?<=[\s;]))([A-Z])="([^"]*)"')
@@ -86,7 +87,7 @@ def complaint(words: tuple[str, ...]) -> str:
 
 
 def _footfall(words: tuple[str, ...], patched: pytest.MonkeyPatch) -> int:
-    command = cli.COMMANDS.get(words[0]) if words else None
+    command = COMMANDS.get(words[0]) if words else None
     if command is not None:
         patched.setattr(importlib.import_module(command.module), "main", lambda config: 0)
     patched.setattr(registry, "name_files", lambda words: [*words])

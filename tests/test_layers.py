@@ -28,7 +28,7 @@ LAYERS = (
         "terminal",
         "damaged",
         "helper",
-        "__init__",
+        "version",
     ),
     ("segment", "answers", "formats", "store"),
     ("gguf", "loading", "policy", "scale", "tools", "worlds"),
@@ -36,7 +36,7 @@ LAYERS = (
     ("label", "reward"),
     ("train", "search", "metrics", "rl"),
     ("benchmarks", "reports", "studies", "lab"),
-    ("demo", "cli", "commands", "__main__"),
+    ("demo", "cli", "commands", "__main__", "__init__"),
     ("recipes",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
@@ -83,13 +83,19 @@ def module_name(path: Path) -> str:
 
 
 @cache
+def known() -> set[str]:
+    """All modules of the package."""
+    return {module_name(path) for path in modules()}
+
+
+@cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache
 def imported(path: Path) -> list[tuple[int, str]]:
-    """Line and module of every import from the package, inside functions too."""
+    """Line and module of every import from the package, inside functions and by a written name too."""
     return list(_imported(path))
 
 
@@ -99,14 +105,10 @@ def _imported(path: Path) -> Iterator[tuple[int, str]]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: imports are absolute here"
-            names = [str(node.module)]
-            if node.module == "footfall":
-                own = [
-                    alias.name
-                    for alias in node.names
-                    if (ROOT / f"{alias.name}.py").exists() or (ROOT / alias.name).is_dir()
-                ]
-                names = [f"footfall.{name}" for name in own] or names
+            full = {f"{node.module}.{alias.name}" for alias in node.names}
+            names = sorted(full & known()) + [str(node.module)] * bool(full - known())
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names = [str(each.value) for each in node.args if isinstance(each, ast.Constant)]
         else:
             continue
         for name in names:
@@ -178,11 +180,17 @@ def test_rooms_of_one_layer_do_not_need_each_other_in_a_circle() -> None:
     assert set(TopologicalSorter(graph).static_order()) >= graph.keys()
 
 
+def test_files_do_not_import_each_other_in_a_circle() -> None:
+    graph = {module_name(path): {name for _, name in imported(path)} & known() for path in modules()}
+    assert set(TopologicalSorter(graph).static_order()) == graph.keys()
+
+
 def test_the_checker_sees_imports_wherever_they_stand(tmp_path: Path) -> None:
     path = tmp_path / "sly.py"
-    path.write_text("from footfall import cli\ndef f() -> None:\n    import footfall.search\nimport os\n")
-    assert imported(path) == [(1, "footfall.cli"), (3, "footfall.search")]
-    assert [room_of(name) for _, name in imported(path)] == ["cli", "search"]
+    sly = ("from footfall import cli", "def f() -> None:", "    import footfall.search", "import os")
+    path.write_text("\n".join([*sly, 'm = importlib.import_module("footfall.rl")', "n = import_module(name)"]))
+    assert imported(path) == [(1, "footfall.cli"), (3, "footfall.search"), (5, "footfall.rl")]
+    assert [room_of(name) for _, name in imported(path)] == ["cli", "search", "rl"]
     assert room_of("footfall._answers_worker") == "answers" and room_of("footfall") == "__init__"
 
 

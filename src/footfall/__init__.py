@@ -6,9 +6,9 @@ judgements = judge.judge([row.trajectory for row in rows])
 """
 
 import os
-from importlib import import_module
 from typing import Any
 
+from footfall._version import __version__
 from footfall.types import (
     Cost,
     Judge,
@@ -27,7 +27,6 @@ from footfall.types import (
     Unjudged,
 )
 
-__version__ = "0.1.0"
 __all__ = [
     "Cost", "Judge", "Judged", "Judgement", "Message", "Node", "Part", "Problem", "Reason", "SearchResult", "Searcher",
     "Step", "Trajectory", "Tree", "Unjudged", "__version__", "load", "read",
@@ -39,11 +38,13 @@ def load(source: str | os.PathLike[str], **settings: Any) -> Judge:
 
     `settings` are those of `--set`, and `policy=…` for a judge that asks one: `footfall.load("runs/prm", device="cpu")`.
     """
-    judge: Judge = import_module("footfall.commands._judges").make_judge(os.fspath(source), settings, {})
-    return judge
+    from footfall.commands._judges import make_judge
+
+    return make_judge(os.fspath(source), settings, {})
 
 
 def read(source: str | os.PathLike[str], format: str = "auto") -> list[Judged]:
     """The traces of a file in any format of `footfall list format`, with their judgements if it has any."""
-    rows: list[Judged] = import_module("footfall.formats").read(os.fspath(source), format)
-    return rows
+    from footfall import formats
+
+    return formats.read(os.fspath(source), format)

@@ -17,53 +17,14 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
-from footfall import __version__, registry
+from footfall import registry
+from footfall._version import __version__
+from footfall.commands import COMMANDS
 from footfall.part_files import FILE_MODULE
 from footfall.terminal import visible, without_keys
 
-__all__ = ["COMMANDS", "Command", "main"]
-
-
-class Command(NamedTuple):
-    """Where a command lives. Without a `config` its `main` takes the words of the command line as they are."""
-
-    module: str
-    config: str | Mapping[str, str] | None
-    """The name of its configuration; of a command with commands of its own, those by name."""
-    summary: str
-
-
-COMMANDS = {
-    "demo": Command(
-        "footfall.commands.demo", "DemoConfig", "the whole loop on this machine, in minutes, with a report"
-    ),
-    "sample": Command("footfall.commands.sample", "SampleConfig", "a policy writes traces for problems"),
-    "label": Command("footfall.commands.label", "LabelConfig", "an expensive judge labels the steps of traces"),
-    "train": Command("footfall.commands.train", "TrainConfig", "a PRM is fitted to those labels"),
-    "rl": Command("footfall.commands.rl", "RlConfig", "a policy learns from its own completions, step by step"),
-    "calibrate": Command(
-        "footfall.commands.calibrate", "CalibrateConfig", "a judge's values are made success rates of your policy"
-    ),
-    "score": Command("footfall.commands.score", "ScoreConfig", "a judge scores traces of yours, from a file or stdin"),
-    "serve": Command("footfall.commands.serve", "ServeConfig", "a judge behind HTTP, for commands on other machines"),
-    "search": Command(
-        "footfall.commands.search", "SearchConfig", "best-of-N and votes: policy and judge answer problems"
-    ),
-    "bench": Command("footfall.commands.bench", "BenchConfig", "how good a judge is, with 95% intervals"),
-    "lab": Command(
-        "footfall.commands.lab",
-        {"run": "RunConfig", "ledger": "LedgerConfig"},
-        "run a published system's claim; show the ledger",
-    ),
-    "list": Command("footfall.commands.listing", None, "all parts that can be named, one line each"),
-    "show": Command("footfall.commands.show", "ShowConfig", "traces, labels and judgements, to read in the terminal"),
-    "completion": Command(
-        "footfall.commands.completion", None, "a script for your shell that completes commands and names"
-    ),
-    "info": Command("footfall.commands.info", "InfoConfig", "this installation, or what a run, model or file is"),
-}
+__all__ = ["main"]
 
 
 _LONGEST = 4000
@@ -171,7 +132,7 @@ def _run(name: str, words: list[str]) -> int:
     kind = getattr(module, config_name)
     style = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     registry.name_files(_naming_parts(words))
-    default, words = with_file(kind, name, tuple(COMMANDS), words)
+    default, words = with_file(kind, name, words)
     typed = _gathered(words)
     shown = without_values_of_unknown(kind, typed)
     config = tyro.cli(

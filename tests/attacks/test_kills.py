@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from footfall.cli import COMMANDS as ALL
+from footfall.commands import COMMANDS as ALL
 from footfall.commands import bench
 from footfall.commands._config_file import options_of
 from tests.attacks import dying, kills

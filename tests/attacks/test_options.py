@@ -19,7 +19,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from footfall.cli import COMMANDS
+from footfall.commands import COMMANDS
 from footfall.commands._config_file import without_values_of_unknown
 from footfall.commands._values import MANY, finite_fields
 from footfall.commands.sample import SampleConfig

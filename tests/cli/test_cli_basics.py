@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from footfall import cli
+from footfall.commands import COMMANDS
 from footfall.commands._values import check_values
 from footfall.registry import KINDS, load, parts
 from footfall.worlds import ArithmeticPolicy
 
 HEAVY = {"torch", "transformers", "pyarrow", "tyro", "numpy", "rich"}
-WITH_CONFIG = [name for name, command in cli.COMMANDS.items() if isinstance(command.config, str) and name != "demo"]
+WITH_CONFIG = [name for name, command in COMMANDS.items() if isinstance(command.config, str) and name != "demo"]
 TRACE = '{"problem": "2 + 3 * 4 = ?", "steps": ["3 * 4 = 12", "2 + 12 = 15"], "id": "mine"}\n'
 LABEL = ["label", "--data", "traces.jsonl", "--policy", "embedded", "--method"]
 ESTIMATE = [*LABEL, "monte-carlo", "--estimate"]
@@ -51,14 +52,14 @@ def test_help_and_list_load_nothing_heavy(words: list[str]) -> None:
 
 
 def test_configurations_are_importable_without_torch() -> None:
-    wanted = [cli.COMMANDS[name] for name in WITH_CONFIG]
+    wanted = [COMMANDS[name] for name in WITH_CONFIG]
     assert "torch" not in modules_after(*(f"from {command.module} import {command.config}" for command in wanted))
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == cli.main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"  {name} " in shown and command.summary in shown for name, command in cli.COMMANDS.items())
+    assert all(f"  {name} " in shown and command.summary in shown for name, command in COMMANDS.items())
 
 
 @pytest.mark.parametrize("name", WITH_CONFIG)
@@ -66,7 +67,7 @@ def test_the_help_of_a_command_explains_it_and_shows_a_call(name: str, capsys: p
     assert cli.main([name, "--help"]) == 0
     shown = capsys.readouterr().out
     assert f"    footfall {name}" in shown or f"| footfall {name}" in shown
-    command = cli.COMMANDS[name]
+    command = COMMANDS[name]
     described = inspect.getdoc(getattr(importlib.import_module(command.module), str(command.config))) or ""
     calls = [line for line in described.splitlines() if line.startswith("    ")]
     assert calls and set(calls) <= {line.rstrip() for line in shown.splitlines()}, (

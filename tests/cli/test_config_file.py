@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from footfall import cli
+from footfall.commands import COMMANDS
 
 SEARCH = """
 problems = "world:arithmetic:3"
@@ -84,10 +85,8 @@ def test_the_command_line_wins_and_settings_add_up(capsys: pytest.CaptureFixture
 @pytest.mark.long
 def test_every_command_takes_a_file(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    groups = {name: command.config for name, command in cli.COMMANDS.items() if isinstance(command.config, dict)}
-    commands = [[name] for name in cli.COMMANDS if name not in groups] + [
-        [g, i] for g, own in groups.items() for i in own
-    ]
+    groups = {name: command.config for name, command in COMMANDS.items() if isinstance(command.config, dict)}
+    commands = [[name] for name in COMMANDS if name not in groups] + [[g, i] for g, own in groups.items() for i in own]
     for words in commands:
         assert cli.main([*words, "--help"]) == 0
         assert "--config" in capsys.readouterr().out, words

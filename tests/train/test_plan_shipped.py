@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from footfall import cli
+from footfall.commands import COMMANDS
 from footfall.formats import read_parquet
 from scripts import kinds, loop, loop_arms, real_lines, rl_arms
 from scripts.loop_data import label_counts
@@ -39,7 +40,7 @@ def parsed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Namespace | None:
         return PARSERS[words[1]](words[2:])
     if program == "python":
         words = words[2:]
-        module = importlib.import_module(cli.COMMANDS[words[0]].module)
+        module = importlib.import_module(COMMANDS[words[0]].module)
         configs: list[Any] = []
 
         def keep(config: Any) -> int:

@@ -15,11 +15,11 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
-from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from footfall.commands import COMMANDS
 from footfall.commands._values import check_values
 from footfall.registry import safety_switches
 from footfall.terminal import without_keys
@@ -38,7 +38,7 @@ _OWN_RAY = ("local", "auto")
 """Workers of this machine, or of the cluster that the user's own environment names."""
 
 
-def with_file(kind: Any, command: str, commands: Sequence[str], words: list[str]) -> tuple[Any, list[str]]:
+def with_file(kind: Any, command: str, words: list[str]) -> tuple[Any, list[str]]:
     """The configuration that the file named by the words makes the default, and the words to be put over it.
 
     The default is `tyro.MISSING_NONPROP`, none, where no file is named.
@@ -49,7 +49,7 @@ def with_file(kind: Any, command: str, commands: Sequence[str], words: list[str]
     if path is None:
         return tyro.MISSING_NONPROP, words
     fields_of = {option: name for name, option in renamed(kind).items()}
-    values = _checked(path, command, commands, [*(name for name, _ in options_of(kind)), *fields_of.values()])
+    values = _checked(path, command, [*(name for name, _ in options_of(kind)), *fields_of.values()])
     values = {fields_of.get(name, name): value for name, value in values.items()}
     pairs = [word for name in _SETTINGS if name in values for word in (f"--{name}", *_as_pairs(values.pop(name)))]
     if isinstance(values.get("map"), Mapping):
@@ -64,13 +64,13 @@ def with_defaults(parser: argparse.ArgumentParser, command: str, words: Sequence
     )
     known = [*vars(parser.parse_args([]))]
     if (path := _named(words)) is not None:
-        parser.set_defaults(**_checked(path, command, tuple(import_module("footfall.cli").COMMANDS), known))
+        parser.set_defaults(**_checked(path, command, known))
     return parser.parse_args(_hidden(known, words))
 
 
-def _checked(path: Path, command: str, commands: Sequence[str], known: Sequence[str]) -> dict[str, Any]:
+def _checked(path: Path, command: str, known: Sequence[str]) -> dict[str, Any]:
     """The file's options, which the command must have, and which a file may ask for."""
-    values = read_settings(path, command, commands)
+    values = read_settings(path, command)
     for name in values:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -90,7 +90,7 @@ def _named(words: Sequence[str]) -> Path | None:
     return found
 
 
-def read_settings(path: Path, command: str, commands: Sequence[str]) -> dict[str, Any]:
+def read_settings(path: Path, command: str) -> dict[str, Any]:
     """The options in a file, by name; those that are null are left out."""
     if path.is_dir():
         path /= "config.json"
@@ -117,7 +117,7 @@ def read_settings(path: Path, command: str, commands: Sequence[str]) -> dict[str
         raise ValueError(f"{path} is nested more than {_DEEPEST} levels deep, which no configuration is")
     if {"command", "config", "versions"} <= found.keys():
         return _of_run(path, found, command)
-    own = {name: value for name, value in found.items() if name not in commands or not isinstance(value, dict)}
+    own = {name: value for name, value in found.items() if name not in COMMANDS or not isinstance(value, dict)}
     last = command.split()[-1]
     for word in command.split():  # the table of a command of `lab` lies within that of `lab`
         found = found[word] if isinstance(found.get(word), dict) else {}

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import footfall
 from footfall.commands._options import Drawing, PolicyOptions, SamplingOptions, given, name_and_settings, together
 from footfall.commands._values import check_values
 from footfall.drive.rollout_store import Counts, RolloutStore, StoredPolicy
@@ -244,7 +243,7 @@ class _Vocabulary:
 
 def _tokenizer(policy: str) -> _Vocabulary | None:
     """That of a model's folder, or of a model that ships with the package; `None` where there is no such file."""
-    for folder in (Path(policy), Path(footfall.__file__).parent / "models" / policy):
+    for folder in (Path(policy), Path(__file__).parents[1] / "models" / policy):
         if (folder / "tokenizer.json").is_file():
             return _Vocabulary(folder / "tokenizer.json")
     return None

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from footfall.commands import listing
+from footfall.commands import COMMANDS, listing
 from footfall.commands._config_file import options_of, with_defaults
 from footfall.registry import parts
 
@@ -100,17 +100,11 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _commands() -> dict[str, str | Mapping[str, str] | None]:
-    """The configurations of all commands by name; of a command with commands of its own, the configurations of these."""
-    found: Mapping[str, Any] = import_module("footfall.cli").COMMANDS
-    return {name: command.config for name, command in found.items()}
-
-
 def _known() -> dict[str, _Known]:
     """What can be typed after each command, `lab run` and so on among them."""
     found: dict[str, _Known] = {}
-    for name, config in _commands().items():
-        module = import_module(import_module("footfall.cli").COMMANDS[name].module)
+    for name, (home, config, _) in COMMANDS.items():
+        module = import_module(home)
         if config is None:
             usage = module.parser().format_usage()
             flags = [Option(flag, False, ()) for flag in re.findall(r"--[\w-]+", usage)]
@@ -154,7 +148,7 @@ def _values(hint: Any, kinds: Sequence[str]) -> Iterator[str]:
 
 
 def _bash() -> str:
-    known, groups = _known(), {name: config for name, config in _commands().items() if isinstance(config, Mapping)}
+    known, groups = _known(), {name: each.config for name, each in COMMANDS.items() if isinstance(each.config, Mapping)}
     values = [
         f'        "{name} {option.flag}") words="{" ".join(option.values)}" ;;'
         for name, own in known.items()
@@ -178,7 +172,7 @@ def _bash() -> str:
     ]
     parts_of_script = {"groups": inner, "values": values, "first": first, "options": flags}
     lines = {name: "\n".join(each) for name, each in parts_of_script.items()}
-    return _BASH.format(commands=" ".join(_commands()), **lines)
+    return _BASH.format(commands=" ".join(COMMANDS), **lines)
 
 
 def _zsh() -> str:
@@ -187,9 +181,8 @@ def _zsh() -> str:
 
 
 def _fish() -> str:
-    commands: Mapping[str, Any] = import_module("footfall.cli").COMMANDS
     lines = [_IN_FISH]
-    for name, command in commands.items():
+    for name, command in COMMANDS.items():
         lines.append(f"complete -c footfall -n __fish_use_subcommand -a {name} -d {_quoted(command.summary)}")
         if isinstance(command.config, Mapping):
             lines.append(f"complete -c footfall -n '__footfall_at {name}' -x -a {_quoted(' '.join(command.config))}")

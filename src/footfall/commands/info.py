@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from tyro.conf import Positional
 
-from footfall import __version__
+from footfall._version import __version__
 from footfall.commands._options import ReadOptions
 from footfall.commands._output import emit, facts
 from footfall.commands._sources import Skipped, skipping, splitting

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from footfall import __version__
+from footfall._version import __version__
 from footfall.demo import DemoSettings
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.metrics.intervals import bootstrap_mean, paired_difference

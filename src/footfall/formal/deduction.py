@@ -26,7 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from footfall.formal.verdict import ANSWER, Verdict, answer_verdict, worst
 from footfall.tools.formula import And, Atom, Forall, Formula, FormulaError, Implies, Not, parse
@@ -67,7 +67,13 @@ def read_clause(text: str) -> Formula | None:
         except FormulaError:
             return None
     plain = text.lower().strip(" .")
-    forms: tuple[Callable[[str], Formula | None], ...] = (_kind, _relative, _general, _ground_rule, _fact)
+    forms: tuple[Callable[[str], Formula | None], ...] = (
+        _kind,
+        partial(_about, _RELATIVE),
+        partial(_about, _GENERAL),
+        _ground_rule,
+        _fact,
+    )
     return next((found for form in forms if (found := form(plain)) is not None), None)
 
 
@@ -108,14 +114,9 @@ def _kind(text: str) -> Formula | None:
     return _rule(Atom(match["kind"], ("x",)), ["x"], match) if match else None
 
 
-def _relative(text: str) -> Formula | None:
-    match = _RELATIVE.fullmatch(text)
-    conditions = _conditions(match["about"]) if match else None
-    return _rule(*conditions, match) if match and conditions else None
-
-
-def _general(text: str) -> Formula | None:
-    match = _GENERAL.fullmatch(text)
+def _about(form: re.Pattern[str], text: str) -> Formula | None:
+    """The rule about whatever meets the conditions of one of these forms."""
+    match = form.fullmatch(text)
     conditions = _conditions(match["about"]) if match else None
     return _rule(*conditions, match) if match and conditions else None
 

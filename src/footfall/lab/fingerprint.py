@@ -31,13 +31,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, get_args, get_origin, get_type_hints
 
-from footfall import __version__
+from footfall._version import __version__
 from footfall.formats import atomic_write
 from footfall.lab.recipe import Outcome
 from footfall.registry import KINDS, parts
 
 PACKAGE = Path(__file__).resolve().parent.parent
-_NO_PARTS = {f"footfall.{name}" for name in ("registry", "store", "progress", "cli", "commands", "lab", "recipes")}
+_NO_PARTS = {f"footfall.{name}" for name in ("_version", "registry", "store", "cli", "commands", "lab", "recipes")}
 """What finds, runs, shows and stores, but decides no figure."""
 _SHARED = "footfall.lab.shared"
 """The one part of the lab that does: models and cases that several recipes use."""
@@ -88,7 +88,7 @@ def modules_of(recipe: Path) -> list[str]:
 
 
 def _is_outside(module: str) -> bool:
-    """Whether a module is no part: the package's own `__init__`, which holds the version, or one of `_NO_PARTS`."""
+    """Whether a module is no part: the package's own `__init__`, or one of `_NO_PARTS`."""
     shared = module.startswith(f"{_SHARED}.")
     return module == "footfall" or (not shared and ".".join(module.split(".")[:2]) in _NO_PARTS)
 
@@ -274,18 +274,24 @@ def read_outcomes(ledger: Path) -> dict[str, Kept]:
 
 def read_kept(path: Path) -> dict[str, Kept]:
     """A file of that form; what is wrong in it is named."""
-    try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: expected recipes by name, found {type(found).__name__}")
+    found: dict[str, Kept] = read_json(path, dict, "recipes by name")
     for name, kept in found.items():
         _demand_fields(kept, Kept, f"{path}: {name!r}")
         for where, record in kept["environments"].items():
             _demand_fields(record, Record, f"{path}: {name!r} on {where!r}")
             if not isinstance(record["seeds"], dict) or not all(seed.isdigit() for seed in record["seeds"]):
                 raise ValueError(f"{path}: {name!r} on {where!r} has no hashes by seed")
+    return found
+
+
+def read_json(path: Path, kind: type, wanted: str) -> Any:
+    """What a file of the ledger holds, which is of this kind, `wanted` in words."""
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON ({error})") from error
+    if not isinstance(found, kind):
+        raise ValueError(f"{path}: expected {wanted}, found {type(found).__name__}")
     return found
 
 

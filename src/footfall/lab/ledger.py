@@ -21,10 +21,10 @@ from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, cast
+from typing import Literal, NamedTuple, TypeAlias, TypedDict, cast
 
 from footfall.formats import atomic_write
-from footfall.lab.fingerprint import Kept, Records, demand_kinds, figures_hash, fingerprint, locked
+from footfall.lab.fingerprint import Kept, Records, demand_kinds, figures_hash, fingerprint, locked, read_json
 from footfall.lab.recipe import Claim, Entry, Outcome, Recipe
 from footfall.lab.verdicts import ROOM, Verdict, decide, effect_by_looks, remarks, without_room
 from footfall.metrics.intervals import Interval
@@ -258,12 +258,7 @@ def read_ledger(path: Path) -> list[Row]:
     """The rows of a ledger, none if there is no file yet; a row that lacks a field is an error that names it."""
     if not path.exists():
         return []
-    try:
-        rows: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({error})") from error
-    if not isinstance(rows, list):
-        raise ValueError(f"{path}: expected a list of rows, found {type(rows).__name__}")
+    rows: list[Row] = read_json(path, list, "a list of rows")
     for number, row in enumerate(rows, start=1):
         given = row.keys() if isinstance(row, dict) else set()
         missing = sorted(Row.__annotations__.keys() - given) + sorted(given - Row.__annotations__.keys())

@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import copy
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
+
+from footfall.worlds.code.language import is_idle, parse
 
 VariantKind = Literal["original", "mutation", "refactor"]
 
@@ -52,18 +53,10 @@ def variants(lines: Sequence[str], line: int) -> list[Variant]:
     found: list[Variant] = []
     for kind, changed in _proposals(tree, names):
         new = indent + _spelled(text, changed)
-        if normal(new) not in taken and not _is_idle(changed):
+        if normal(new) not in taken and not is_idle(changed):
             taken.add(normal(new))
             found.append(Variant(line, new, kind))
     return found
-
-
-def _is_idle(tree: ast.stmt) -> bool:
-    """`x = x`, or a comparison of something with itself: nobody writes these."""
-    pairs = [(node.left, node.comparators[0]) for node in ast.walk(tree) if isinstance(node, ast.Compare)]
-    if isinstance(tree, ast.Assign):
-        pairs.append((tree.targets[0], tree.value))
-    return any(ast.unparse(left) == ast.unparse(right) for left, right in pairs)
 
 
 def normal(text: str) -> str:
@@ -82,13 +75,8 @@ def _statement(text: str) -> ast.stmt | None:
         return None
     body = body.removeprefix("el") if body.startswith("elif") else body
     for source in (body, body + " pass", body + "\n pass"):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                module = ast.parse(source)
-            except (SyntaxError, ValueError, MemoryError, RecursionError):
-                continue
-        return module.body[0] if len(module.body) == 1 else None
+        if (module := parse(source)) is not None:
+            return module.body[0] if len(module.body) == 1 else None
     return None
 
 

@@ -25,7 +25,7 @@ from footfall.policy.protocol import Completion, SamplingParams, only_greedy
 from footfall.policy.splitting import in_lines
 from footfall.render import Tokenizer
 from footfall.segment.tokens import entropy_of
-from footfall.types import Cost, Problem, Step, Trajectory
+from footfall.types import Cost, Problem, Step, Trajectory, sampled_ids
 
 _NO_TOKEN = -1
 _Key: TypeAlias = tuple[str, str]
@@ -137,7 +137,7 @@ class HttpTokens:
         """What the model thought while it finished these very texts; once for each."""
         found = []
         for each in trajectories:
-            ids = _ids_of(each)
+            ids = sampled_ids(each.steps)
             found.append(self._thoughts.pop((_key(each.problem), ids), _sure(len(ids))))
         return found
 
@@ -171,7 +171,7 @@ class HttpTokens:
         return told._replace(ids=told.ids[:own], logprobs=told.logprobs[:own], likeliest=told.likeliest[:own])
 
     def _kept(self, prefix: Trajectory, outcome: Outcome[Told] | None) -> Completion:
-        problem, begun = _key(prefix.problem), _ids_of(prefix)
+        problem, begun = _key(prefix.problem), sampled_ids(prefix.steps)
         if outcome is None:
             return Completion((), "error", error=self._failures[problem])
         told = outcome.value
@@ -224,10 +224,6 @@ def _sure(count: int) -> TopTokens:
 
 def _key(problem: Problem) -> _Key:
     return problem.id, problem.text
-
-
-def _ids_of(trajectory: Trajectory) -> tuple[int, ...]:
-    return tuple(i for step in trajectory.steps for i in step.token_ids or ())
 
 
 def _bare(text: str) -> str:

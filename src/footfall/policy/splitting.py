@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from footfall.hashing import vocabulary_fingerprint
 from footfall.render import Tokenizer
-from footfall.types import Problem, Step, Trajectory
+from footfall.types import Problem, Step, Trajectory, sampled_ids, sampled_logprobs
 
 _PART = "\ufffd"
 """What a decoder gives for a part of a character."""
@@ -197,8 +197,8 @@ def _heard(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
 
 def in_lines(trajectory: Trajectory, tokenizer: Tokenizer, separator: str = "\n") -> Trajectory:
     """A trace that was cut anywhere, cut at its separators again, as the policy itself would have given it."""
-    ids = tuple(i for step in trajectory.steps for i in step.token_ids or ())
-    logprobs = tuple(p for step in trajectory.steps for p in step.logprobs or ())
+    ids = sampled_ids(trajectory.steps)
+    logprobs = sampled_logprobs(trajectory.steps)
     whole = all(step.is_plain and (step.token_ids or not step.text) for step in trajectory.steps)
     if len(ids) != len(logprobs) or not whole:
         raise ValueError(f"trajectory {trajectory.id!r} does not hold the ids and logprobs that it was sampled with")

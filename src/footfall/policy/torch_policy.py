@@ -24,7 +24,7 @@ from footfall.policy.splitting import StepSplitter, splitter_for
 from footfall.registry import Declared, register
 from footfall.render import Template, check_round_trip, encode, prompt_ids, template_for
 from footfall.segment.tokens import written
-from footfall.types import Cost, Step, Trajectory, content_key
+from footfall.types import Cost, Step, Trajectory, content_key, sampled_ids, sampled_logprobs
 
 _ALL_IN_USE = False, ("default",)
 """What the layers of a model say that has one adapter, by PEFT's usual name, and uses it."""
@@ -202,8 +202,8 @@ class AnyCut:
         self.policy.forget()
 
     def _joined(self, completion: Completion) -> Completion:
-        ids = tuple(i for step in completion.steps for i in step.token_ids or ())
-        logprobs = tuple(p for step in completion.steps for p in step.logprobs or ())
+        ids = sampled_ids(completion.steps)
+        logprobs = sampled_logprobs(completion.steps)
         step = Step(written(self.policy.tokenizer, ids)[0], token_ids=ids, logprobs=logprobs)
         return replace(completion, steps=(step,) if ids else ())
 

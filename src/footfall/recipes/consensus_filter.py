@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
-from footfall.lab.shared.cases import Said, best_of_n, first_error_f1, misplaced, with_first_error
+from footfall.lab.shared.cases import Said, best_of_n, both_f1, misplaced, with_first_error
 from footfall.label.consensus import Consensus
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.simulate import Noisy
@@ -116,8 +116,7 @@ def measure(trial: Trial) -> Outcome:
     rates = MonteCarlo(ArithmeticPolicy(), 8, "soft", "first-error", params=prms.params(trial)).judge(traces)
     trained["PRM on soft Monte Carlo"] = prms.arm(trial, list(map(Judged, traces, rates)), "soft-bce")
     for name, arm in trained.items():
-        arms |= {name: first_error_f1(pool, arm.said), f"{name} at 0.5": first_error_f1(pool, arm.said, 0.5)}
-        arms[f"{name}, best-of-8"] = best_of_n(pool, arm.said, "min")
+        arms |= both_f1(pool, name, arm.said) | {f"{name}, best-of-8": best_of_n(pool, arm.said, "min")}
     return Outcome(arms, prms.spent_on(trial, rolled, trained.values()))
 
 

@@ -20,7 +20,7 @@ from itertools import accumulate
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
-from footfall.lab.shared.cases import best_of_n, first_error_f1, misplaced
+from footfall.lab.shared.cases import best_of_n, both_f1, misplaced
 from footfall.label.monte_carlo import MonteCarlo
 from footfall.label.scan import SelfDenoising, balanced
 from footfall.policy.protocol import draw_traces
@@ -94,8 +94,7 @@ def measure(trial: Trial) -> Outcome:
         "SCAN": prms.arm(trial, rows, "soft-bce"),
     }
     for name, arm in trained.items():
-        arms |= {name: first_error_f1(pool, arm.said), f"{name} at 0.5": first_error_f1(pool, arm.said, 0.5)}
-        arms[f"{name}, best-of-8"] = best_of_n(pool, arm.said, "min")
+        arms |= both_f1(pool, name, arm.said) | {f"{name}, best-of-8": best_of_n(pool, arm.said, "min")}
     return Outcome(arms, Cost.total([*costs, *(arm.cost for arm in trained.values())]))
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
-from footfall.lab.shared.cases import first_error_f1
+from footfall.lab.shared.cases import both_f1
 from footfall.lab.shared.prms import backbone, large, pool, spent, train, training_traces
 from footfall.reward.judge import step_head
 from footfall.train import TrainConfig
@@ -72,6 +72,6 @@ def measure(trial: Trial) -> Outcome:
     folders = (loop.folders[0], loop.folder, alone.folder, whole.folder)
     for arm, folder in zip(("first model", "self-trained", "labelled only", "all labelled"), folders, strict=True):
         said = step_head(folder, device=trial.device).judge(solutions)
-        arms |= {arm: first_error_f1(solutions, said), f"{arm} at 0.5": first_error_f1(solutions, said, 0.5)}
+        arms |= both_f1(solutions, arm, said)
         costs += [judgement.cost for judgement in said]
     return Outcome(arms, Cost.total(costs))

@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
 from markupsafe import Markup
 
-from footfall import __version__
+from footfall._version import __version__
 from footfall.formats import atomic_write
 from footfall.reports.svg import escape, number, stylesheet
 from footfall.types import Cost, Json

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import footfall
+from footfall._version import __version__
 from footfall.damaged import json_of
 from footfall.render import Template
 from footfall.reward.readout import MeanOfHeads, Readout, Several, readout_from
@@ -45,7 +45,7 @@ class PRMConfig:
     """What of each step it is shown (`footfall.reward.views`)."""
     lora: bool = False
     """The folder holds an adapter for `backbone`, not a backbone."""
-    version: str = footfall.__version__
+    version: str = __version__
     training: Mapping[str, Json] = field(default_factory=dict)
     """Facts of the training: label judge, objective, data key, seed, separators."""
 

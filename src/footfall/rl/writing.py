@@ -17,7 +17,7 @@ from footfall.policy.decoding import Request
 from footfall.policy.protocol import Policy, Run, SamplingParams, sample_runs, sample_seed
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.render import Template, prompt_ids
-from footfall.types import Problem, Trajectory
+from footfall.types import Problem, Trajectory, sampled_ids
 
 Writer: TypeAlias = Literal["engine", "trl"] | Policy
 
@@ -58,7 +58,7 @@ def by_policy(policy: Policy, runs: Sequence[Run], params: SamplingParams, token
     for run, (completion,) in zip(runs, sample_runs(policy, runs, params), strict=True):
         steps = completion.steps
         if steps and all(step.token_ids is not None for step in steps):
-            ids = [token for step in steps for token in step.token_ids or ()]
+            ids = list(sampled_ids(steps))
         else:
             ids = tokenizer.encode(run.prefix.separator.join(step.written for step in steps), add_special_tokens=False)
         ended = completion.finish == "end" or not ids

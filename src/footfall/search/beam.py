@@ -81,7 +81,9 @@ class BeamSearch:
         ended.update({node: scored[node] for node in done})
         going = [node for node in scored if not state.ended(node)]
         if self.distinct:
-            going = _distinct(state, going)
+            kept = state.distinct(going)
+            state.prune([node for node in going if node not in kept], "the same text as another beam")
+            going = kept
         return keep_best(state, {node: scored[node] for node in going}, self.n // self.expansions)
 
     def _choice(self, state: SearchState, ended: dict[int, float | None]) -> Choice:
@@ -117,16 +119,6 @@ def best_indices(scores: Sequence[float | None], k: int) -> list[int]:
     """The places of the `k` highest scores, in their order, the first of equals; without a score none is kept."""
     ranked = sorted((-score, i) for i, score in enumerate(scores) if score is not None)
     return sorted(i for _, i in ranked[:k])
-
-
-def _distinct(state: SearchState, nodes: Sequence[int]) -> list[int]:
-    """The first of each text; the others are pruned."""
-    first: dict[str, int] = {}
-    for node in nodes:
-        first.setdefault(state.prefix(node).text, node)
-    kept = list(first.values())
-    state.prune([node for node in nodes if node not in kept], "the same text as another beam")
-    return kept
 
 
 @dataclass(slots=True)

@@ -13,12 +13,10 @@ weighted reward frequency   argmax_a mix · f(a) + (1 − mix) · R(a), R the no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from footfall.drive.budget import Budget
-from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.judging import IdleSettings, idle_settings
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import Declared, register, search_row
@@ -57,10 +55,8 @@ class BestOf:
 
     def search(self, state: SearchState) -> Course:
         """Draw, judge if the rule asks for scores, choose."""
-        drawn: list[list[int]] = [[]]
-        with suppress(BudgetSpent):
-            drawn = yield from state.expand([ROOT], self.n, "end", score=self.judged)
-        return state.choose(drawn[0], self.rule, self.aggregation, with_lost=True)
+        drawn = yield from state.samples(self.n, score=self.judged)
+        return state.choose(drawn, self.rule, self.aggregation, with_lost=True)
 
 
 @dataclass(frozen=True)
@@ -196,10 +192,7 @@ def _check(n: int, aggregation: str) -> None:
 
 def _drawn(method: HybridVote | FrequencyVote, state: SearchState) -> Course:
     """N scored solutions, as many as the budget pays for, and the vote's choice among them."""
-    drawn: list[list[int]] = [[]]
-    with suppress(BudgetSpent):
-        drawn = yield from state.expand([ROOT], method.n, "end", score=True)
-    nodes = drawn[0]
+    nodes = yield from state.samples(method.n)
     scores = [state.aggregate(node, method.aggregation) for node in nodes]
     winner = method.vote([state.trace(node).answer for node in nodes], scores, state.problem.domain).winner
     return Choice(None if winner is None else nodes[winner], nodes, scores, with_lost=True)

@@ -85,7 +85,7 @@ class GFlowNet:
     def _draw(self, state: SearchState, tip: int, children: Sequence[int]) -> int | None:
         """One of the proposed steps, in proportion to its reward; the tip itself is among them if the writer may end."""
         rewards = {node: r for node in children if (r := state.aggregate(node, "last")) is not None}
-        nodes = self._distinct(state, list(rewards)) if self.distinct else list(rewards)
+        nodes = state.distinct(list(rewards)) if self.distinct else list(rewards)
         if not nodes:
             return None
         chances = proportions([rewards[node] for node in nodes], self.temperature, self.floor)
@@ -94,10 +94,3 @@ class GFlowNet:
         state.keep([drawn], "drawn", [rewards[drawn]])
         state.prune([node for node in children if node not in (drawn, tip)], "another one was drawn")
         return drawn
-
-    def _distinct(self, state: SearchState, nodes: Sequence[int]) -> list[int]:
-        """The first of each text."""
-        first: dict[str, int] = {}
-        for node in nodes:
-            first.setdefault(state.prefix(node).text, node)
-        return list(first.values())

@@ -12,11 +12,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from footfall.drive.requests import ROOT, BudgetSpent
 from footfall.drive.rollouts import write
 from footfall.judging import Bound, Traits
 from footfall.policy.protocol import Completion, Policy, SamplingParams
@@ -84,10 +82,7 @@ class SelfPRM:
 
     def search(self, state: SearchState) -> Course:
         """Draw, check, choose among those that pass."""
-        drawn: list[list[int]] = [[]]
-        with suppress(BudgetSpent):
-            drawn = yield from state.expand([ROOT], self.n, "end", score=True)
-        nodes = drawn[0]
+        nodes = yield from state.samples(self.n)
         rewards = [flawless(state.judgement(node)) for node in nodes]
         able = passing(rewards)
         state.keep([nodes[i] for i in able], "found flawless, or nothing is", [rewards[i] for i in able])

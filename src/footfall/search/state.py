@@ -8,6 +8,7 @@ and so grows the same tree however many problems run together (`footfall.search.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from footfall.answers import extract, grade
 from footfall.drive.budget import Account
-from footfall.drive.requests import ROOT, Request, Score, Until, Write
+from footfall.drive.requests import ROOT, BudgetSpent, Request, Score, Until, Write
 from footfall.drive.trees import GrowingTree
 from footfall.policy.protocol import Completion
 from footfall.search.votes import Rule, aggregate, chosen_index
@@ -89,6 +90,13 @@ class SearchState(GrowingTree):
         """
         found: list[list[int]] = yield Write(nodes, n, until, score, params, policy, judge, meta or {})
         return found
+
+    def samples(self, n: int, score: bool = True) -> Requests[list[int]]:
+        """`n` whole solutions side by side; none where the budget was spent before."""
+        drawn: list[list[int]] = [[]]
+        with suppress(BudgetSpent):
+            drawn = yield from self.expand([ROOT], n, "end", score=score)
+        return drawn[0]
 
     def score(
         self, items: Sequence[int | Trajectory], *, partial: bool = False, judge: str = "judge"
@@ -210,6 +218,13 @@ class SearchState(GrowingTree):
         self.prune(cut, "cut at the length limit")
         self.prune([c for c in dict.fromkeys(children) if c not in kept and c not in cut], "the text is there already")
         return kept
+
+    def distinct(self, nodes: Sequence[int]) -> list[int]:
+        """The first node of each text, from the top on."""
+        first: dict[str, int] = {}
+        for node in nodes:
+            first.setdefault(self.prefix(node).text, node)
+        return list(first.values())
 
     def restore(self, node: int, why: str) -> None:
         """Take up again what was given up on the path to `node`, which is chosen after all."""

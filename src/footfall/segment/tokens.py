@@ -21,7 +21,7 @@ from typing import Literal
 from footfall.registry import register
 from footfall.render import Tokenizer
 from footfall.segment.text import Segmenter, Span, Token, cut, token_spans
-from footfall.types import Step, Trajectory
+from footfall.types import Step, Trajectory, sampled_ids, sampled_logprobs
 
 _SYMBOLS = ("P", "Z", "C", "Sm", "Sc", "Sk")
 
@@ -142,8 +142,8 @@ def recut(trajectory: Trajectory, segmenter: Segmenter, tokenizer: Tokenizer) ->
         raise ValueError(
             f"trajectory {trajectory.id!r} has actions, observations or other authors, which no new cut can keep"
         )
-    ids = tuple(i for step in trajectory.steps for i in step.token_ids or ())
-    logprobs = tuple(p for step in trajectory.steps for p in step.logprobs or ())
+    ids = sampled_ids(trajectory.steps)
+    logprobs = sampled_logprobs(trajectory.steps)
     text, tokens = written(tokenizer, ids, logprobs)
     spans = segmenter(text, tokens)
     owned = token_spans(tokens, spans)

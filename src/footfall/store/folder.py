@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
-from footfall import __version__
+from footfall._version import __version__
 from footfall.damaged import json_of
 from footfall.formats import DamagedError, atomic_write, set_aside
 from footfall.formats.atomic import naming_file, remove

@@ -27,7 +27,7 @@ from trl.trainer.dpo_trainer import DataCollatorForPreference, DPOTrainer
 
 from footfall.train.dpo import refuse_cut
 from footfall.train.finite import Finite
-from footfall.train.online import multi_head_dpo_loss
+from footfall.train.online import multi_head_dpo_loss, shares_of
 from footfall.train.writers import Silent
 from footfall.types import Trajectory
 
@@ -75,13 +75,9 @@ def with_heads(model: PreTrainedModel, count: int, noise: float = 1e-3, seed: in
 def mixed(model: PreTrainedModel, weights: Sequence[float]) -> PreTrainedModel:
     """An ordinary model with the output layer Σ_i w_i W_i, the weights brought to the sum 1. One-hot weights are one head."""
     heads_HVD: Any = model.heads
-    if len(weights) != len(heads_HVD) or min(weights) < 0 or not sum(weights) > 0:
-        raise ValueError(
-            f"{len(heads_HVD)} heads want as many weights, none negative and not all 0; got {list(weights)}"
-        )
+    share_H = shares_of(weights, heads_HVD)
     made = copy.deepcopy(model)
     del made.heads
-    share_H = torch.tensor(list(weights)).to(heads_HVD) / sum(weights)
     output = nn.Linear(heads_HVD.shape[2], heads_HVD.shape[1], bias=False).to(heads_HVD)
     output.weight = nn.Parameter(torch.einsum("h,hvd->vd", share_H, heads_HVD.detach()))
     made.config.tie_word_embeddings = False  # the embedding of what is read stays as it is

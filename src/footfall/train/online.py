@@ -69,12 +69,14 @@ def multi_head_dpo_loss(
 
 def mix_heads(logits_HV: Tensor, weights: Sequence[float]) -> Tensor:
     """softmax(Σ_i w_i z_i), the weights brought to the sum 1: (H, …, V) to (…, V). One-hot weights are one head."""
-    if len(weights) != len(logits_HV) or min(weights) < 0 or not sum(weights) > 0:
-        raise ValueError(
-            f"{len(logits_HV)} heads want as many weights, none negative and not all 0; got {list(weights)}"
-        )
-    share_H = torch.tensor(list(weights)).to(logits_HV) / sum(weights)
-    return torch.einsum("h,h...->...", share_H, logits_HV).softmax(dim=-1)
+    return torch.einsum("h,h...->...", shares_of(weights, logits_HV), logits_HV).softmax(dim=-1)
+
+
+def shares_of(weights: Sequence[float], heads: Tensor) -> Tensor:
+    """(H,) a weight for each head (H, …), brought to the sum 1."""
+    if len(weights) != len(heads) or min(weights) < 0 or not sum(weights) > 0:
+        raise ValueError(f"{len(heads)} heads want as many weights, none negative and not all 0; got {list(weights)}")
+    return torch.tensor(list(weights)).to(heads) / sum(weights)
 
 
 def hindsight(rewards: Sequence[float], outcome: float, gamma: float = 0.9) -> list[float]:

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import footfall
+from footfall._version import __version__
 from footfall.damaged import json_of, naming
 from footfall.formats import atomic_write
 from footfall.formats.atomic import remove, remove_folder
@@ -115,7 +115,7 @@ def make_plan(
 ) -> dict[str, Any]:
     """All that a run's outcome depends on, as JSON has it: runs with equal plans are the same run."""
     name = backbone.prm_config.backbone if isinstance(backbone, PRM) else str(backbone)
-    plan = {"version": footfall.__version__, "backbone": name, "data": data_key(rows, objective.beside)}
+    plan = {"version": __version__, "backbone": name, "data": data_key(rows, objective.beside)}
     plan |= {"held_out": data_key(held_out, objective.beside)} if held_out else {}
     if objective.language is not None:
         plan["taught"] = taught_key([*rows, *held_out])

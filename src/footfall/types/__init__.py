@@ -19,11 +19,13 @@ from footfall.types.traces import (
     content_key_of,
     image_name,
     problem_rest,
+    sampled_ids,
+    sampled_logprobs,
 )
 from footfall.types.trees import Barren, Decision, Harvest, Node, Searcher, SearchResult, Tree
 
 __all__ = [
     "AFTER_ERROR", "Author", "Barren", "Cost", "Decision", "Harvest", "IMAGE_HASH", "Json", "Judge", "Judged", "Judgement",
     "Message", "Node", "Part", "Problem", "Reason", "SearchResult", "Searcher", "Step", "Trajectory", "Tree", "Unjudged",
-    "content_key", "content_key_of", "failures_of", "image_name", "problem_rest",
+    "content_key", "content_key_of", "failures_of", "image_name", "problem_rest", "sampled_ids", "sampled_logprobs",
 ]  # fmt: skip

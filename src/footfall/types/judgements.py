@@ -184,13 +184,11 @@ class Judged(NamedTuple):
         from footfall.notebook import steps
 
         trace, said = self
-        verdict = {True: "right", False: "wrong", None: "not checked"}[trace.correct]
-        title = f"{trace.problem.text}\nanswer: {'none' if trace.answer is None else trace.answer} ({verdict})"
-        texts = [step.written for step in trace.steps]
         if said is None:
-            return steps(title, texts)
+            return trace._repr_html_()
         why = {i: str(reason) for i, reason in enumerate(said.failures) if reason is not None}
-        return steps(f"{title}\njudge: {said.judge}", texts, said.values, why)
+        texts = [step.written for step in trace.steps]
+        return steps(f"{trace.headline}\njudge: {said.judge}", texts, said.values, why)
 
 
 class Judge(Protocol):

@@ -153,6 +153,16 @@ class Step:
         return replace(self, token_ids=None, logprobs=None, observation_ids=None)
 
 
+def sampled_ids(steps: Iterable[Step]) -> tuple[int, ...]:
+    """The ids that the steps were sampled with, as one sequence."""
+    return tuple(i for step in steps for i in step.token_ids or ())
+
+
+def sampled_logprobs(steps: Iterable[Step]) -> tuple[float, ...]:
+    """The log-probabilities of those ids."""
+    return tuple(p for step in steps for p in step.logprobs or ())
+
+
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """Steps written for a problem. A prefix is a trajectory whose `answer` is still `None`."""
@@ -196,9 +206,16 @@ class Trajectory:
         return replace(self, steps=self.steps + tuple(steps))
 
     def _repr_html_(self) -> str:
-        from footfall.types.judgements import Judged  # which is made of traces
+        """The steps, as notebooks show them."""
+        from footfall.notebook import steps
 
-        return Judged(self, None)._repr_html_()
+        return steps(self.headline, [step.written for step in self.steps])
+
+    @property
+    def headline(self) -> str:
+        """Problem and answer, for whoever shows the trace."""
+        verdict = {True: "right", False: "wrong", None: "not checked"}[self.correct]
+        return f"{self.problem.text}\nanswer: {'none' if self.answer is None else self.answer} ({verdict})"
 
     @property
     def key(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from footfall.policy.protocol import Completion, SamplingParams, only_greedy
 from footfall.segment.tokens import entropy_of
-from footfall.types import Cost, Problem, Step, Trajectory
+from footfall.types import Cost, Problem, Step, Trajectory, sampled_ids
 from footfall.worlds.scripted import next_steps
 
 _END = "\n"
@@ -53,10 +53,10 @@ class WordWriter:
     ) -> list[list[Completion]]:
         """The likeliest word after each word, to the end of the answer's line."""
         only_greedy(self.name, n, params)
-        return [[self._finish(prefix.problem, _ids_of(prefix), params.max_tokens)] for prefix in prefixes]
+        return [[self._finish(prefix.problem, sampled_ids(prefix.steps), params.max_tokens)] for prefix in prefixes]
 
     def thoughts(self, trajectories: Sequence[Trajectory]) -> list[WordThoughts]:
-        return [self._thoughts(trace.problem, _ids_of(trace)) for trace in trajectories]
+        return [self._thoughts(trace.problem, sampled_ids(trace.steps)) for trace in trajectories]
 
     def ends(self, token: int) -> bool:
         """A text ends by itself after its answer: there is no word for it."""
@@ -71,7 +71,7 @@ class WordWriter:
         return replace(trajectory, steps=steps, separator=_END)
 
     def _lines(self, trajectory: Trajectory) -> Iterator[tuple[int, ...]]:
-        ids, start = _ids_of(trajectory), 0
+        ids, start = sampled_ids(trajectory.steps), 0
         for at, i in enumerate(ids, 1):
             if self._words[i] == _END or at == len(ids):
                 yield ids[start:at]
@@ -122,7 +122,3 @@ class WordWriter:
             self._ids[word] = len(self._words)
             self._words.append(word)
         return self._ids[word]
-
-
-def _ids_of(trajectory: Trajectory) -> tuple[int, ...]:
-    return tuple(i for step in trajectory.steps for i in step.token_ids or ())

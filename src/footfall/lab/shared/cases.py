@@ -123,6 +123,11 @@ def first_error_f1(pool: Sequence[Trajectory], said: Sequence[Judgement], thresh
     )
 
 
+def both_f1(pool: Sequence[Trajectory], name: str, said: Sequence[Judgement]) -> dict[str, float]:
+    """Both by name: at a threshold from other problems, and `at 0.5`."""
+    return {name: first_error_f1(pool, said), f"{name} at 0.5": first_error_f1(pool, said, 0.5)}
+
+
 def _halves(pool: Sequence[Trajectory]) -> dict[str, str]:
     """The half of each trace: by problems in turn.
 

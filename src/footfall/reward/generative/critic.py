@@ -35,6 +35,7 @@ from footfall.types import (
     Unjudged,
     content_key,
     failures_of,
+    sampled_ids,
 )
 
 if TYPE_CHECKING:
@@ -152,9 +153,12 @@ class Asker:
     def _text(self, prefix: Trajectory, completion: Completion) -> str:
         """All that was written, as it was written: from the ids where there are ids."""
         if _in_process(self._writer):
-            ids = [i for step in completion.steps for i in step.token_ids or ()]
             decode = self._writer.tokenizer.decode
-            return str(decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+            return str(
+                decode(
+                    list(sampled_ids(completion.steps)), skip_special_tokens=False, clean_up_tokenization_spaces=False
+                )
+            )
         end = prefix.separator if completion.finish == "step" else ""
         return prefix.separator.join(step.text for step in completion.steps) + end
 

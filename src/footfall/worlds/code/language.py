@@ -122,6 +122,14 @@ def spell_line(body: str, tree: ast.stmt) -> str:
     return next(line for line in lines if line.startswith(("elif ", "else:")))
 
 
+def is_idle(tree: ast.stmt) -> bool:
+    """`x = x`, or a comparison of something with itself: nobody writes these."""
+    pairs = [(node.left, node.comparators[0]) for node in ast.walk(tree) if isinstance(node, ast.Compare)]
+    if isinstance(tree, ast.Assign):
+        pairs.append((tree.targets[0], tree.value))
+    return any(ast.unparse(left) == ast.unparse(right) for left, right in pairs)
+
+
 @lru_cache(maxsize=1 << 16)
 def code_of(text: str) -> Code:
     """What the normally spelled line does; of a header only one without a body of its own may stand on a line."""

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from footfall.types import Json, Problem
-from footfall.worlds.code.language import Fault, Line, Value, code_of, parse_line, read_line, spell_line
+from footfall.worlds.code.language import Fault, Line, Value, code_of, is_idle, parse_line, read_line, spell_line
 from footfall.worlds.code.run import ERROR, Function, build, final_env, output
 from footfall.worlds.world import require_meta
 
@@ -178,17 +178,9 @@ def mutants(line: Line, kind: Kind, alike: Mapping[str, Sequence[str]]) -> list[
             changed = copy.deepcopy(tree)
             change(_nodes(changed)[position])
             new = read_line(" " * line.indent + spell_line(line.text, changed))
-            if new is not None and new != line and not _is_idle(changed):
+            if new is not None and new != line and not is_idle(changed):
                 found[new] = None
     return list(found)
-
-
-def _is_idle(tree: ast.stmt) -> bool:
-    """`x = x`, or a comparison of something with itself: nobody writes these."""
-    pairs = [(node.left, node.comparators[0]) for node in ast.walk(tree) if isinstance(node, ast.Compare)]
-    if isinstance(tree, ast.Assign):
-        pairs.append((tree.targets[0], tree.value))
-    return any(ast.unparse(left) == ast.unparse(right) for left, right in pairs)
 
 
 def is_update(line: Line, before: Sequence[Line]) -> bool:
