@@ -253,6 +253,10 @@ def test_a_run_does_not_write_over_files_that_no_run_wrote(tmp_path: Path, fresh
         Run(tmp_path, "label", CONFIG, fresh=fresh)
     assert mine.read_bytes() == b"labels of a month" and not (tmp_path / "config.json").exists()
     mine.rename(tmp_path / "labels.parquet")
+    published = tmp_path / "published"
+    published.mkdir()
+    with pytest.raises(RunError, match="holds published, and no run that wrote it"):
+        Run(tmp_path, "train", CONFIG, fresh=fresh, beside=("model", "published"))  # what --fresh would remove
     with Run(tmp_path, "label", CONFIG, fresh=fresh) as run:
         label(run, recording([]))
         mine.write_bytes(b"what this run found")

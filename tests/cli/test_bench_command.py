@@ -93,6 +93,19 @@ def test_people_see_that_n_counts_problems_where_traces_share_them(capsys: pytes
     assert "count once" not in capsys.readouterr().out
 
 
+def test_traces_of_a_split_that_the_judge_has_no_figure_of_do_not_count_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """MR-MATH has a split that is measured only for judges which say what is redundant."""
+    row = {"id": 0, "question": "?", "model_output_step_format": [["a"], ["b"]]}
+    wrong = {**row, "model_output_solution_correctness": "wrong", "model_output_solution_first_error_step": 2}
+    for name, record in (("invalid", wrong), ("redundant", {**row, "rating": [1, 0]})):
+        Path(f"mr-math_{name}_errors.json").write_text(json.dumps(record), encoding="utf-8")
+    assert cli.main(["bench", "mr-math", "--data", ".", "--judge", "always-wrong"]) == 0
+    shown = capsys.readouterr().out
+    assert "mr-math, 2 traces" in shown and "count once" not in shown
+
+
 def test_labels_on_another_scale_are_named_before_the_judge_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"id": f"t{i}", "problem": f"{i}?", "steps": ["a", "b"], "labels": [1, 80 * i]} for i in range(2)]
     Path("mine.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")

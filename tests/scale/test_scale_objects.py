@@ -350,6 +350,25 @@ def test_fresh_removes_nothing_that_no_run_wrote(tmp_path: Path, bucket: str) ->
     assert model.read_text() == '{"model_type": "llama"}'
 
 
+def test_a_run_that_was_removed_from_the_store_is_begun_anew_and_a_stranger_s_results_there_are_left_alone(
+    tmp_path: Path, bucket: str
+) -> None:
+    """The copy still had the results of the run that was removed, and was taken for somebody else's folder."""
+    place, there = Remote(bucket), tmp_path / "bucket" / "run"
+    with Run(place.folder, "label", {}, place=place) as run:
+        label(run)
+        (run.folder / "judged.parquet").write_bytes(b"of this run")
+    shutil.rmtree(there)
+    with Run(place.folder, "label", {}, place=Remote(bucket)) as run:
+        assert label(run) == work(TRACES[:10])
+    shutil.rmtree(there)
+    there.mkdir()
+    (there / "judged.parquet").write_bytes(b"labels of a month")
+    with pytest.raises(RunError, match=f"{bucket} holds judged.parquet, and no run that wrote it"):
+        Run(place.folder, "label", {}, place=Remote(bucket))
+    assert (there / "judged.parquet").read_bytes() == b"labels of a month"
+
+
 def test_an_object_is_not_read_into_memory(tmp_path: Path, bucket: str) -> None:
     size = 64 << 20
     (tmp_path / "bucket").mkdir()

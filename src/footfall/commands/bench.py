@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -18,7 +19,7 @@ from tyro.conf import Positional
 
 from footfall.benchmarks.compare import RESAMPLES_FILE, Comparison, compare, read_kept, write_kept
 from footfall.benchmarks.records import source_of
-from footfall.benchmarks.runner import Benchmark, Report, Tuned, know_nothing, limited, measured, percent
+from footfall.benchmarks.runner import Benchmark, Tuned, know_nothing, limited, measured, percent
 from footfall.benchmarks.scores import Scores
 from footfall.commands._judges import JudgeInRun, asks, judge_name, judging, learned_by_heart, offers, open_judge
 from footfall.commands._options import (
@@ -388,7 +389,7 @@ def _show_one(console: Console, view: BenchView, folder: Path) -> None:
         ]
         figures(console, [["", *splits], *rows])
     facts(console, {
-        "n": "traces that the intervals draw together, as those of one problem, count once" if _grouped(report) else None,
+        "n": "traces that the intervals draw together, as those of one problem, count once" if _grouped(view) else None,
         "judge": view.judge,
         "beside": _know_nothing(view),
         "threshold": f"{report.threshold:.4g} ({report.threshold_policy})",
@@ -404,9 +405,10 @@ def _show_one(console: Console, view: BenchView, folder: Path) -> None:
     })  # fmt: skip
 
 
-def _grouped(report: Report) -> bool:
-    """Whether the splits count fewer than the traces that are in them."""
-    return sum(row.n or 0 for row in report.splits) < report.used
+def _grouped(view: BenchView) -> bool:
+    """Whether a split counts fewer than the traces that are in it."""
+    traces = Counter(case.split for case, _ in view.traces)
+    return any((row.n or 0) < traces[row.name] for row in view.report.splits)
 
 
 def _know_nothing(view: BenchView) -> str:

@@ -28,7 +28,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeVar
@@ -277,6 +277,11 @@ class Remote:
     def shards(self, stage: str) -> list[str]:
         """Names of the finished chunks of a stage that the store has."""
         return [name.rpartition("/")[2] for name in self._there if name.startswith(f"{stage}/") and is_shard(name)]
+
+    def held(self, names: Sequence[str]) -> list[str]:
+        """Which of these files and folders the store has."""
+        there = {name.partition("/")[0] for name in self._there}
+        return [name for name in names if name in there]
 
     def remove(self, path: Path) -> None:
         """What the store has for a file of the copy."""

@@ -24,10 +24,10 @@ _SHARD = re.compile(r"\d{5,}-[0-9a-f]{16}\.parquet")
 OWN_FILES = ("log.jsonl", "result.json", "config.json")
 """What every run has beside its shards."""
 RESULTS = (
-    "judged.parquet", "trajectories.parquet", "results.parquet", "held_out.parquet", "resamples.npz", "calibration.json",
-    "report.html", "report.json", "result.json", "model", "probe", "prm", "checkpoints",
+    "judged.parquet", "trajectories.parquet", "results.parquet", "resamples.npz", "calibration.json", "report.html",
+    "report.json", "result.json",
 )  # fmt: skip
-"""What commands write into the folder of their run under a fixed name; where no run has begun, it is somebody else's."""
+"""What commands write into the folder of their run under a fixed name, but for what `--fresh` removes with it."""
 SCRATCH = "work"
 """The folder of a run for what is not finished."""
 REMOVING = ".removing"
@@ -78,16 +78,14 @@ def claim(folder: Path, identity: dict[str, Any]) -> None:
         )
 
 
-def refuse_foreign(folder: Path) -> None:
-    """A folder in which no run has begun may hold anything but what a run would write over or remove."""
-    if (folder / "config.json").exists() or _is_run(folder) or is_half_removed(folder):
+def refuse_foreign(folder: Path, where: object, held: Sequence[str]) -> None:
+    """What is `held` where the run is to lie, of what it would write over or remove, is somebody else's if none has begun."""
+    if not held or (folder / "config.json").exists() or _is_run(folder) or is_half_removed(folder):
         return
-    held = [name for name in RESULTS if (folder / name).exists()]
-    if held:
-        it = "it" if len(held) == 1 else "them"
-        raise RunError(
-            f"{folder} holds {', '.join(held)}, and no run that wrote {it}; choose another --out, or move {it} away"
-        )
+    it = "it" if len(held) == 1 else "them"
+    raise RunError(
+        f"{where} holds {', '.join(held)}, and no run that wrote {it}; choose another --out, or move {it} away"
+    )
 
 
 def is_shard(name: str) -> bool:

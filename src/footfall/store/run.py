@@ -15,6 +15,7 @@ from footfall.formats import DamagedError, atomic_write, read_parquet, spool, wr
 from footfall.formats.atomic import sweep
 from footfall.store.chunks import Chunk, Task, Workers, cost_of, finished
 from footfall.store.folder import (
+    RESULTS,
     RunError,
     append_event,
     claim,
@@ -35,6 +36,8 @@ B = TypeVar("B")
 
 class Place(Protocol):
     """Where a run directory lies that this machine has a copy of (`footfall.scale.objects`)."""
+
+    address: str
 
     def take(self) -> None:
         """Hold it, or say who does."""
@@ -59,6 +62,9 @@ class Place(Protocol):
 
     def shards(self, stage: str) -> list[str]:
         """Names of the finished chunks of a stage that lie there."""
+
+    def held(self, names: Sequence[str]) -> list[str]:
+        """Which of these files and folders of the run lie there."""
 
     def remove(self, path: Path) -> None:
         """What lies there for a file of the copy."""
@@ -120,7 +126,11 @@ class Run:
         """Begin the run here, or find the one that is."""
         if self.place is not None:
             self.place.fetch()
-        refuse_foreign(self.folder)
+        names = (*RESULTS, *beside)
+        if self.place is None:
+            refuse_foreign(self.folder, self.folder, [name for name in names if (self.folder / name).exists()])
+        else:  # the copy is a run's in any case, also where the run was removed from the store
+            refuse_foreign(self.folder, self.place.address, self.place.held(names))
         self.fresh |= is_half_removed(self.folder)
         if self.fresh:
             empty(self.folder, beside, inner, None if self.place is None else self.place.empty)
