@@ -283,6 +283,18 @@ def test_whether_a_labeller_writes_copies_is_what_it_says_of_itself_and_not_what
     assert "all 3 looks of a text would be one and the same; say --set looks=1" in capsys.readouterr().err
 
 
+def test_a_greedy_critic_may_agree_with_labels_that_are_drawn_at_a_temperature_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rollouts of agreeing's labels were taken for copies, and it has no --rollouts to set to 1."""
+    monkeypatch.chdir(tmp_path)
+    write("traces.jsonl", [Judged(t, None) for t in TRACES], "jsonl")
+    words = ["label", "--data", "traces.jsonl", "--method", "agreeing", "--policy", "scripted-arithmetic", "--estimate"]
+    assert cli.main([*words, "--temperature", "0"]) == 2
+    assert "all 4 n of a text would be one and the same; say --set n=1" in capsys.readouterr().err
+    assert cli.main([*words, "--temperature", "0", "--set", "n=1"]) == 0
+
+
 def test_a_prover_is_a_policy_in_one_word(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     found = label(capsys, server, "--method", "pav", "--prover", f"http,url={server.url},mode=chat")
     assert "prover=http:toy:chat" in found["judge"]

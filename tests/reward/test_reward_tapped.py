@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import GPTNeoConfig, GPTNeoModel
 
 from footfall.registry import parts
 from footfall.reward.heads import make_head
@@ -241,6 +242,19 @@ def test_one_layer_s_attention_is_held_at_a_time() -> None:
     backbone.set_attn_implementation("sdpa")
     with pytest.raises(ValueError, match=r"shows the attention of 0 of its 2 layers"), each_map(backbone, look):
         backbone(input_ids=torch.arange(5, 15)[None], use_cache=False)
+
+
+def test_an_attention_around_another_shows_its_map_once() -> None:
+    """GPT-Neo's layers were counted twice, and the decoder was refused."""
+    shape = {"vocab_size": 32, "hidden_size": 16, "num_layers": 2, "num_heads": 2}
+    backbone = GPTNeoModel(
+        GPTNeoConfig(**shape, attention_types=[[["global"], 2]], bos_token_id=0, eos_token_id=0)
+    ).eval()
+    backbone.set_attn_implementation("eager")
+    maps: list[torch.Tensor] = []
+    with torch.inference_mode(), each_map(backbone, maps.append):
+        told = backbone(input_ids=torch.arange(5, 15)[None], use_cache=False, output_attentions=True).attentions
+    torch.testing.assert_close(maps, list(told))
 
 
 def test_a_decoder_with_an_output_matrix_of_its_own_is_read_by_its_attentions_alone() -> None:

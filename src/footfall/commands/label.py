@@ -47,7 +47,7 @@ from footfall.drive.trees import ELSEWHERE, TreeLabeller
 from footfall.formats import Mapped, write_parquet
 from footfall.judging import all_parts, traits
 from footfall.label.counting import Rehearsal
-from footfall.policy.protocol import Policy
+from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import serving
 from footfall.reports.label_page import label_page
 from footfall.reports.pages import Named, limited_in_words, write_page
@@ -228,8 +228,11 @@ def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> J
 
 
 def _refuse_copies(method: object) -> None:
-    """Greedy completions of one text are all the same."""
+    """Greedy completions of one text are all the same. A part that draws at a temperature of its own writes no copies."""
     for part in all_parts(method):
+        own = getattr(part, "params", None)
+        if isinstance(own, SamplingParams) and own.temperature > 0:
+            continue
         for name, count in traits(part).repeats:
             if count > 1:
                 flag = f"--{name} 1" if name in ("rollouts", "trees") else f"--set {name}=1"

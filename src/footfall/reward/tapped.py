@@ -240,8 +240,9 @@ def each_map(decoder: Any, look: Callable[[Tensor], object]) -> Iterator[None]:
             found += 1
             look(output[1])
 
-    named = [module for module in decoder.modules() if type(module).__name__.endswith("Attention")]
-    hooks = [module.register_forward_hook(hook) for module in named]
+    # Of attentions inside one another (GPT-Neo's) the innermost computes the map, and all return it.
+    named = filter(_is_attention, decoder.modules())
+    hooks = [each.register_forward_hook(hook) for each in named if sum(map(_is_attention, each.modules())) == 1]
     try:
         yield
     finally:
@@ -251,6 +252,10 @@ def each_map(decoder: Any, look: Callable[[Tensor], object]) -> Iterator[None]:
         raise ValueError(
             f"a {type(decoder).__name__} shows the attention of {found} of its {layers} layers; the head uncertainty reads all"
         )
+
+
+def _is_attention(module: nn.Module) -> bool:
+    return type(module).__name__.endswith("Attention")
 
 
 def mean_over(tokens_NTD: Tensor, own_NST: Tensor) -> Tensor:
