@@ -16,10 +16,9 @@ from footfall.formats.math_aps import read_tree
 from footfall.formats.nouns import to_plain
 from footfall.formats.parquet import iter_parquet, parquet_kind, read_parquet
 from footfall.formats.problems import PROMPTS
-from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatError
+from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatError, Signs
 from footfall.formats.renaming import check_names, keeping, problem_suggestion, renamed, suggestion
 from footfall.formats.rows import Format
-from footfall.formats.signs import Signs
 from footfall.formats.solutions import Solutions
 from footfall.hashing import pinned
 from footfall.registry import create, parts

@@ -28,6 +28,7 @@ from footfall.policy.http import HttpPolicy
 from footfall.policy.http_tokens import HttpTokens, served_tokenizer
 from footfall.policy.protocol import Completion, Policy, SamplingParams
 from footfall.registry import NEVER, Declared, StudyRow, label_row, register
+from footfall.render import decoded
 from footfall.segment.tokens import is_symbol
 from footfall.types import Barren, Cost, Harvest, Judged, Problem, Step, Trajectory, Tree, failures_of
 from footfall.worlds.word_writer import WordWriter
@@ -123,8 +124,7 @@ class _ModelWriter:
         return token in self.policy.engine.eos
 
     def text(self, ids: Sequence[int]) -> str:
-        decode = self.policy.tokenizer.decode
-        return str(decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return decoded(self.policy.tokenizer, ids)
 
     def in_lines(self, trajectory: Trajectory) -> Trajectory:
         from footfall.policy.splitting import in_lines

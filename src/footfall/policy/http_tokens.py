@@ -23,7 +23,7 @@ from footfall.policy.http_client import AttemptError, Outcome, ServerRefusedErro
 from footfall.policy.http_wire import IDS_IN_WORDS, Usage, candidate, likeliest_tokens, read_reply
 from footfall.policy.protocol import Completion, SamplingParams, only_greedy
 from footfall.policy.splitting import in_lines
-from footfall.render import Tokenizer
+from footfall.render import Tokenizer, decoded
 from footfall.segment.tokens import entropy_of
 from footfall.types import Cost, Problem, Step, Trajectory, sampled_ids
 
@@ -143,11 +143,12 @@ class HttpTokens:
 
     def ends(self, token: int) -> bool:
         """Whether nothing may be written after this token: it is special, or none at all."""
-        return token == _NO_TOKEN or token == self.tokenizer.eos_token_id or not self._decoded([token], skip=True)
+        ending = token in (_NO_TOKEN, self.tokenizer.eos_token_id)
+        return ending or not decoded(self.tokenizer, [token], special=False)
 
     def text(self, ids: Sequence[int]) -> str:
         """What the ids say."""
-        return self._decoded(ids)
+        return decoded(self.tokenizer, ids)
 
     def in_lines(self, trajectory: Trajectory) -> Trajectory:
         """A text that is cut anywhere, cut into its lines."""
@@ -163,7 +164,7 @@ class HttpTokens:
     def _read(self, payload: object, url: str) -> Told:
         told = read_told(payload, url, self._by_text.get)
         own = len(told.ids) - bool(told.stopped and told.ids and self.ends(told.ids[-1]))
-        spelled = {_bare(self._decoded(told.ids[:own], skip)) for skip in (False, True)}
+        spelled = {_bare(decoded(self.tokenizer, told.ids[:own], special)) for special in (True, False)}
         if _bare(told.text) not in spelled:
             raise AttemptError(
                 f"the server's tokens do not spell its text: is the tokenizer that of {self.name}?", again=False
@@ -187,16 +188,12 @@ class HttpTokens:
         steps = (step,) if told.ids else ()
         return Completion(steps, "end" if told.stopped else "length", 0, self.vocabulary, cost=cost)
 
-    def _decoded(self, ids: Sequence[int], skip: bool = False) -> str:
-        decode = self.tokenizer.decode
-        return str(decode(list(ids), skip_special_tokens=skip, clean_up_tokenization_spaces=False))
-
     @cached_property
     def _by_text(self) -> dict[str, int]:
         """The tokens that alone have their text."""
         found: defaultdict[str, list[int]] = defaultdict(list)
         for token in self.tokenizer.get_vocab().values():
-            found[self._decoded([token])].append(token)
+            found[decoded(self.tokenizer, [token])].append(token)
         return {text: tokens[0] for text, tokens in found.items() if len(tokens) == 1}
 
 

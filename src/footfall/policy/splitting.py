@@ -8,7 +8,7 @@ from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from footfall.hashing import vocabulary_fingerprint
-from footfall.render import Tokenizer
+from footfall.render import Tokenizer, decoded
 from footfall.types import Problem, Step, Trajectory, sampled_ids, sampled_logprobs
 
 _PART = "\ufffd"
@@ -88,22 +88,18 @@ class StepSplitter:
     def _some_word(self, vocabulary_size: int) -> tuple[int, str] | None:
         """A token of letters after which others say what they say in the middle of a text."""
         for token in range(vocabulary_size):
-            text = self._decoded([token])
-            if text.isascii() and text.isalpha() and self._decoded([token, token]) == 2 * text:
+            text = decoded(self.tokenizer, [token])
+            if text.isascii() and text.isalpha() and decoded(self.tokenizer, [token, token]) == 2 * text:
                 return token, text
         return None
 
     def _text(self, tokens: Sequence[int]) -> str:
         """What tokens say after others: in front of a text SentencePiece's decoder drops a blank, which may be indentation."""
         if self._word is None:
-            return self._decoded(tokens)
+            return decoded(self.tokenizer, tokens)
         token, word = self._word
-        text = self._decoded([token, *tokens])
-        return text.removeprefix(word) if text.startswith(word) else self._decoded(tokens)
-
-    def _decoded(self, tokens: Sequence[int]) -> str:
-        text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return text
+        text = decoded(self.tokenizer, [token, *tokens])
+        return text.removeprefix(word) if text.startswith(word) else decoded(self.tokenizer, tokens)
 
 
 def _begun(text: str, first: bool) -> str:
@@ -192,7 +188,7 @@ def trajectory_from_ids(
 
 def _heard(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """What the environment said, without the special tokens around it."""
-    return str(tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)).strip()
+    return decoded(tokenizer, ids, special=False).strip()
 
 
 def in_lines(trajectory: Trajectory, tokenizer: Tokenizer, separator: str = "\n") -> Trajectory:

@@ -7,6 +7,7 @@ from footfall.render.trace import (
     Tokenizer,
     Turn,
     check_round_trip,
+    decoded,
     dialogue_text,
     encode,
     messages,
@@ -20,6 +21,6 @@ from footfall.render.trace import (
 
 __all__ = [
     "BOS", "CUT", "Ids", "Observations", "Piece", "Reading", "Template", "Text", "Token", "Tokenizer", "Turn", "Writer",
-    "both_ways", "check_round_trip", "dialogue_text", "encode", "messages", "prompt_ids", "prompt_turns", "read_traces",
-    "solution_text", "solution_turns", "template_for",
+    "both_ways", "check_round_trip", "decoded", "dialogue_text", "encode", "messages", "prompt_ids", "prompt_turns",
+    "read_traces", "solution_text", "solution_turns", "template_for",
 ]  # fmt: skip

@@ -47,14 +47,18 @@ class Tokenizer(Protocol):
         ...
 
 
+def decoded(tokenizer: Tokenizer, ids: Sequence[int], special: bool = True) -> str:
+    """The text of the ids as it was written, spaces and special tokens (unless not `special`) included."""
+    return str(tokenizer.decode(list(ids), skip_special_tokens=not special, clean_up_tokenization_spaces=False))
+
+
 _ROUND_TRIP = ("3 + 4 = 7.", "so  two   spaces\nand lines\n\n", "x² ≤ ½ → 例えば 🙂 \\frac{1}{2}")
 
 
 def check_round_trip(tokenizer: Tokenizer, source: str) -> None:
     """`decode(encode(x)) == x`, or an error: a tokenizer that drops spaces still runs and still gives numbers."""
     for text in _ROUND_TRIP:
-        ids = tokenizer.encode(text, add_special_tokens=False)
-        back = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        back = decoded(tokenizer, tokenizer.encode(text, add_special_tokens=False))
         if back.lstrip() != text.lstrip():
             raise ValueError(
                 f"the tokenizer of {source} turns {text!r} into {back!r}; "

@@ -173,7 +173,7 @@ def guided_solution(
     policy: TorchPolicy, prm: PRM, prefix: Trajectory, threshold: float, m: int = 8, max_tokens: int = 1024
 ) -> Trajectory:
     """The prefix with what the policy writes greedily, guided by the PRM, as one step; graded. Both have one vocabulary."""
-    from footfall.render import Reading, encode
+    from footfall.render import Reading, decoded, encode
 
     def likeliest(ids: Sequence[int]) -> list[tuple[int, float]]:
         top = policy.engine.logits([tuple(ids)], [len(ids) - 1])[0, -1].float().softmax(dim=-1).topk(m)
@@ -185,5 +185,5 @@ def guided_solution(
     prompt = encode(policy.tokenizer, prefix, policy.template).ids
     ids = guided_decoding(prompt, likeliest, score, threshold, m, policy.engine.eos, max_tokens)
     written = tuple(token for token in ids if token not in policy.engine.eos)
-    text = str(policy.tokenizer.decode(list(written), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+    text = decoded(policy.tokenizer, written)
     return grade(replace(prefix, steps=(*prefix.steps, Step(text, token_ids=written)), tokenizer=policy.vocabulary))

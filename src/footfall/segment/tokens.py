@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Literal
 
 from footfall.registry import register
-from footfall.render import Tokenizer
+from footfall.render import Tokenizer, decoded
 from footfall.segment.text import Segmenter, Span, Token, cut, token_spans
 from footfall.types import Step, Trajectory, sampled_ids, sampled_logprobs
 
@@ -125,7 +125,7 @@ def written(tokenizer: Tokenizer, ids: tuple[int, ...], logprobs: tuple[float, .
     text, tokens, start = "", [], 0
     for k in range(len(ids)):
         # Half a character decodes to U+FFFD, which is not text yet.
-        text = str(tokenizer.decode(list(ids[: k + 1]), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        text = decoded(tokenizer, ids[: k + 1])
         end = max(start, len(text.rstrip("\ufffd")))
         tokens.append(Token(start, end, logprobs[k] if logprobs else None))
         start = end

@@ -15,8 +15,7 @@ from footfall.reward.family import Family, families
 from footfall.reward.prm import PRM
 from footfall.reward.publish import begin_as, publishable
 from footfall.scale.processes import count
-from footfall.train.config import TrainConfig
-from footfall.train.lengths import length_limit
+from footfall.train.config import TrainConfig, length_limit
 from footfall.train.objectives import Objective
 
 

@@ -21,6 +21,12 @@ def usual_lr(weights: int, lora: bool) -> float:
     return SMALL_LR if weights < SMALL else LORA_LR if lora else LARGE_LR
 
 
+def length_limit(wanted: int | None, *known: int | None) -> int | None:
+    """Tokens at most, for nothing is cut: what was asked for (`max_length`, None: no matter) and no more than the model's known
+    contexts."""
+    return min((limit for limit in (wanted, *known) if limit is not None), default=None)
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """Settings of `train_prm`."""

@@ -18,8 +18,8 @@ from trl.trainer.dpo_trainer import DPOTrainer
 
 from footfall.reward.backbone import context_length
 from footfall.reward.generative.chains import Preference
+from footfall.train.config import length_limit
 from footfall.train.finite import Finite
-from footfall.train.lengths import length_limit
 from footfall.train.writers import Silent, asked, train_writer
 from footfall.types import Message, content_key
 

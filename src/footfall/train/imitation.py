@@ -21,7 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from footfall.loading import padded
 from footfall.render import Template, encode
 from footfall.reward.backbone import context_length
-from footfall.train.lengths import length_limit
+from footfall.train.config import length_limit
 from footfall.train.planned import Plan, fit_loss
 from footfall.types import Trajectory
 

@@ -39,10 +39,9 @@ from footfall.reward.family import Evidence, Family
 from footfall.reward.generative.critic import Request
 from footfall.reward.packed import pack_row, packable, packing
 from footfall.store import keep_json, kept_json
-from footfall.train.config import TrainConfig, usual_lr
+from footfall.train.config import TrainConfig, length_limit, usual_lr
 from footfall.train.data import DataReport, checked, members, refuse_parted, report_of
 from footfall.train.imitation import ImitationConfig, planned
-from footfall.train.lengths import length_limit
 from footfall.train.objectives import Objective
 from footfall.train.planned import Keeping, Plan, fit_loss
 from footfall.train.trainer import Progress, step_metrics

@@ -19,8 +19,8 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling, SFTTrainer
 
 from footfall.reward.backbone import context_length
 from footfall.reward.generative.critic import Request
+from footfall.train.config import length_limit
 from footfall.train.finite import Finite
-from footfall.train.lengths import length_limit
 from footfall.train.planned import Keeping, Plan, Planned, arguments, run
 from footfall.train.trainer import Progress
 from footfall.train.writers import Silent, asked, train_writer

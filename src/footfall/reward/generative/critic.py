@@ -22,7 +22,7 @@ from footfall.drive.rollouts import write
 from footfall.judging import Bound, Traits
 from footfall.policy.http import HttpPolicy
 from footfall.policy.protocol import Completion, Policy, SamplingParams, can_choose
-from footfall.render import Template, dialogue_text
+from footfall.render import Template, decoded, dialogue_text
 from footfall.types import (
     Cost,
     Judged,
@@ -153,12 +153,7 @@ class Asker:
     def _text(self, prefix: Trajectory, completion: Completion) -> str:
         """All that was written, as it was written: from the ids where there are ids."""
         if _in_process(self._writer):
-            decode = self._writer.tokenizer.decode
-            return str(
-                decode(
-                    list(sampled_ids(completion.steps)), skip_special_tokens=False, clean_up_tokenization_spaces=False
-                )
-            )
+            return decoded(self._writer.tokenizer, sampled_ids(completion.steps))
         end = prefix.separator if completion.finish == "step" else ""
         return prefix.separator.join(step.text for step in completion.steps) + end
 
