@@ -147,6 +147,11 @@ class TestServer:
         _Server.logprobs = {"top_logprobs": [{" Yes": -0.1, " yes": -4.0, " Maybe": -5.5}]}
         assert self.policy(address).choices(PREFIXES[:1], (" Yes", " No")) == [(-0.1, -5.5)]
 
+    def test_nothing_is_known_of_options_of_which_none_is_listed(self, address: str) -> None:
+        """Were both given the smallest logprob, a judge that goes on with other words would say 0.5."""
+        _Server.logprobs = {"top_logprobs": [{"I": -0.1, " think": -4.0}]}
+        assert self.policy(address).choices(PREFIXES[:1], (" Yes", " No")) == [(None, None)]
+
     def test_a_longer_option_is_found_by_its_first_token_and_a_shared_one_belongs_to_nobody(self, address: str) -> None:
         _Server.logprobs = {"top_logprobs": [{" in": -0.5, " ": -0.9, " corr": -2.0, " correctly": -3.0}]}
         assert self.policy(address).choices(PREFIXES[:1], (" correct", " incorrect")) == [(-2.0, -0.5)]

@@ -17,6 +17,7 @@ from footfall import cli
 from footfall.commands._rl_setting import RlConfig, open_problems, open_setting
 from footfall.render import prompt_ids
 from footfall.rl.loop import looks
+from footfall.rl.monitors import Alarm
 from footfall.rl.settings import RlSettings
 from tests.rl.runs import events, model, words
 
@@ -32,6 +33,16 @@ def test_an_adapter_is_the_same_bytes_in_every_process(model: Path, tmp_path: Pa
     for file in files:
         names = json.loads(file.read_text())["target_modules"]
         assert len(names) > 3 and names == sorted(names)
+
+
+def test_a_run_ends_with_the_name_of_each_sign(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of six exploits that pay it said six times "it pays for 56% of traces"."""
+    sign = Alarm("exploit: thanks", 1, "it pays for 56% of traces")
+    monkeypatch.setattr("footfall.rl.loop.alarms", lambda *_: [sign])
+    assert cli.main([each for each in words(model, tmp_path / "run", "--updates", "1") if each != "--json"]) == 0
+    assert "signs     exploit: thanks: it pays for 56% of traces" in capsys.readouterr().out
 
 
 def test_a_run_is_measured_watched_and_shown(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -226,6 +226,40 @@ def test_prompts_and_observations_are_not_trained_on(tmp_path: Path) -> None:
     assert found(0.0) == found(-5.0), "whatever the policy thinks of a tool's tokens"
 
 
+def test_a_function_of_the_users_pays_completions_and_one_that_it_cannot_judge_leaves_its_group(tmp_path: Path) -> None:
+    asked: list[Trajectory] = []
+
+    def by_length(trace: Trajectory) -> float | None:
+        asked.append(trace)
+        return None if len(asked) == 1 else float(len(trace.text))
+
+    made = graded(trainer(tmp_path, Reward(create("credit", "grpo"), outcome=by_length)))
+    batch = batch_of(made)
+    assert [each.rollout.outcome for each in made.batch] == [None, *(float(len(trace.text)) for trace in asked[1:])]
+    assert made.batch[0].left == Unjudged(Reason.UNCHECKABLE, "the function that pays completions gave None")
+    assert not batch["tool_mask"][0].any() and batch["advantages"][1:].any()
+    with pytest.raises(ValueError, match="the outcome reads a judge's values: name a judge"):
+        Reward(create("credit", "grpo"), outcome="min")
+
+
+@pytest.mark.parametrize(
+    ("problems", "reward", "wrong"),
+    [
+        ([{"prompt": "2 + 2 = ?", "answer": "4"}], Reward(create("credit", "grpo")), "Problem is wanted, and not dict"),
+        (
+            PROBLEMS,
+            lambda completions: [0.0],
+            r"Reward is wanted, and not function.*Reward\(credit, outcome=function\)",
+        ),
+    ],
+)
+def test_what_trl_itself_would_be_given_is_answered_with_what_to_give(
+    tmp_path: Path, problems: Any, reward: Any, wrong: str
+) -> None:
+    with pytest.raises(TypeError, match=wrong):
+        CreditTrainer(small(), load_tokenizer(str(EMBEDDED)), problems, reward, arguments(tmp_path))
+
+
 @pytest.mark.parametrize("most", [None, 3])
 def test_a_prompt_read_once_for_its_group_gives_the_numbers_and_gradients_of_the_padded_batch(
     tmp_path: Path, most: int | None

@@ -237,6 +237,19 @@ def test_a_collated_batch_is_padded_right_and_masks_what_has_no_label() -> None:
     assert batch["positions"][1].tolist() == list(examples[1].reading.positions)
 
 
+def test_labels_beside_the_label_may_be_whole_numbers() -> None:
+    """`aspects={"reward": (1, 0)}`: two traces of unequal length ended in an overflow of torch."""
+    model = PRM.from_backbone(decoder(), byte_tokenizer())
+    rows = [
+        Judged(t, Judgement(t.id, (1, 0)[: len(t.steps)], "j", aspects={"reward": (0, 1)[: len(t.steps)]}))
+        for t in (trace("a"), trace("b", "c"))
+    ]
+    examples, _ = make_examples(rows, model, make_objective("value-and-reward", {}), "error")
+    batch = collate(examples, pad_id=2)
+    assert batch["targets"].tolist() == [[[1, 0], [0, 0]], [[1, 0], [0, 1]]]
+    assert batch["mask"].tolist() == [[[True, True], [False, False]], [[True, True], [True, True]]]
+
+
 def test_rows_are_tokenised_together_and_read_as_each_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call of the tokenizer for each of many rows uses one core, and that for minutes."""
     model, calls = PRM.from_backbone(decoder(), byte_tokenizer()), list[int]()

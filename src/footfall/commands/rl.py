@@ -173,7 +173,7 @@ def _train(config: RlConfig, name: str) -> tuple[Arm, dict[str, Any]]:
             result = {
                 "model": str(run.folder / "model"), **probe, "page": str(run.folder / REPORT), "credit": config.credit,
                 "updates": end["updates"], "rollouts": config.settings.rollouts, "left": arm.left, "hacked": end["hacked"],
-                "alarms": [alarm["why"] for alarm in end["alarms"]], "shares": end["seconds"],
+                "alarms": [f"{alarm['name']}: {alarm['why']}" for alarm in end["alarms"]], "shares": end["seconds"],
                 "before": _accuracy(arm.checkpoints[0]), "after": _accuracy(arm.checkpoints[-1]),
             }  # fmt: skip
             page = rl_page([arm], _config(config))

@@ -195,7 +195,8 @@ class HttpPolicy(RunWriter):
     def choices(self, prefixes: Sequence[Trajectory], options: Sequence[str]) -> list[tuple[float | None, ...]]:
         """From the 20 likeliest next tokens; an option that is not among them takes the smallest of their logprobs.
 
-        All are `None` where the server gives no logprobs or no answer.
+        All are `None` where none of them is among them: nothing is known of either then. So they are where the server gives no
+        logprobs or no answer.
         """
         if len(set(options)) < len(options):
             raise ValueError(f"the options {', '.join(map(repr, options))} must differ")
@@ -338,14 +339,17 @@ def _check_prefix(prefix: Trajectory, params: SamplingParams) -> None:
 
 
 def _among(listed: Sequence[Candidate], options: Sequence[str]) -> tuple[float | None, ...]:
-    """The logprob of the longest listed token that this option alone begins with; the smallest one if there is none."""
-    if not listed:
-        return (None,) * len(options)
+    """The logprob of the longest listed token that this option alone begins with; the smallest one if there is none.
+
+    `None` for all if no option has one: two smallest ones would say that the options are equally likely.
+    """
     own: dict[str, float] = {}
     for token in sorted(listed, key=lambda each: len(each.text)):
         begun = [option for option in options if token.text and option.startswith(token.text)]
         if len(begun) == 1:
             own[begun[0]] = token.logprob
+    if not own:
+        return (None,) * len(options)
     return tuple(own.get(option, min(each.logprob for each in listed)) for option in options)
 
 

@@ -11,7 +11,7 @@ and returns what `credited` gives for the rollouts that the rows were made of, i
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -39,6 +39,8 @@ from footfall.search.votes import reward_of
 from footfall.types import Judge, Judgement, Problem, Reason, Trajectory, Unjudged, failures_of
 
 Row: TypeAlias = npt.NDArray[np.float32]
+PaidBy: TypeAlias = Callable[[Trajectory], float | None]
+"""What a graded completion is worth, by a function of the user's; None: nobody can say, and it leaves its group."""
 CARRIED = frozenset({"outcome", "rewards", "start"})
 """What a credit may need of a row."""
 _SCALE, _STEP, _LEAST = 2.0**-90, 2.0**-60, 2.0**-28
@@ -46,6 +48,7 @@ _SCALE, _STEP, _LEAST = 2.0**-90, 2.0**-60, 2.0**-28
 _END, _ZERO, _UNKNOWN, _UNJUDGED = (2.0**-k for k in (120, 121, 122, 123))
 """A step's end with the reward 0; R or V_0 is 0; it is not known; the steps have no rewards and R stands on the last token."""
 _UNASKED = Unjudged(Reason.NOT_ASKED, "the run asks no judge")
+_UNPAID = Unjudged(Reason.UNCHECKABLE, "the function that pays completions gave None")
 
 
 @dataclass(frozen=True)
@@ -56,15 +59,16 @@ class Reward:
     judge: Judge | None = None
     """None: outcomes alone, which is the right or wrong of the answer."""
     keep: Filter | None = None
-    outcome: str = "answer"
-    """R: by the reference answer, or the judge's step values aggregated (min, mean, last, …)."""
+    outcome: str | PaidBy = "answer"
+    """R: by the reference answer, the judge's step values aggregated (min, mean, last, …), or what a function of yours says."""
     aggregate: str = "min"
     """The proxy that a run logs and monitors watch: step values aggregated so, where the credit reads them; else R."""
     after_error: float | None = 0.0
     """The value of steps behind a first error, of judges that stop there. None: such rollouts leave their groups."""
 
     def __post_init__(self) -> None:
-        if self.judge is None and (JUDGED & self.needs or self.outcome != "answer"):
+        by_judge = isinstance(self.outcome, str) and self.outcome != "answer"
+        if self.judge is None and (JUDGED & self.needs or by_judge):
             raise ValueError("the credit, the filter or the outcome reads a judge's values: name a judge")
 
     @property
@@ -118,6 +122,8 @@ class Reward:
         """R."""
         if self.outcome == "answer":
             return None if trace.correct is None else float(trace.correct)
+        if not isinstance(self.outcome, str):
+            return self.outcome(trace)
         return reward_of(values_of(said, self.after_error), self.outcome)
 
     def proxy(self, rolled: Rollout) -> float | None:
@@ -143,8 +149,9 @@ class Reward:
         given = None if self.judge is None else said
         R = self.outcome_of(trace, said)
         made = rollout(trace, given, R, after_error=self.after_error, **known)
-        # What a judge is to pay and cannot is not paid by the answer instead.
-        return made if self.outcome == "answer" else replace(made, outcome=R, unpaid=made.failure)
+        # What a judge or a function is to pay and cannot is not paid by the answer instead.
+        why = made.failure if isinstance(self.outcome, str) else _UNPAID
+        return made if self.outcome == "answer" else replace(made, outcome=R, unpaid=why)
 
     def of_ids(self, trace: Trajectory, said: Judgement, ids: Sequence[int]) -> Rollout:
         """The numbers of a trace that was made of a sampler's ids; those behind its steps are the end token and the like."""

@@ -88,6 +88,12 @@ class RolloutTrainer(Finite, Silent, GRPOTrainer):
         """`writer` is Footfall's engine unless one is named, or TRL if `args.use_vllm`. `keep_reference` holds a copy of the
         weights as they are now, also where the credit needs none; `parts` says how the engine cuts a batch and who writes the
         parts; `forcing`, how answers are forced for a credit that reads confidences."""
+        for given, kind in ((reward, Reward), *((problem, Problem) for problem in problems)):
+            if not isinstance(given, kind):
+                raise TypeError(
+                    f"{kind.__name__} is wanted, and not {type(given).__name__}: of a dataset's rows make "
+                    "Problem(id, question, answer), and of a function that pays completions Reward(credit, outcome=function)"
+                )
         if any(problem.images for problem in problems):
             raise ValueError("problems with images cannot be trained on yet: leave them out")
         reward.unanswered(problems)

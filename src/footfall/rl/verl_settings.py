@@ -26,7 +26,7 @@ class Settings:
     """`name` of a filter, and its settings."""
     judge: Mapping[str, Any] = field(default_factory=dict)
     """`name` of `footfall list reward` or `footfall list labeller`, and its settings. None: outcomes alone."""
-    outcome: str = Reward.outcome
+    outcome: str = "answer"
     aggregate: str = Reward.aggregate
     after_error: float | None = Reward.after_error
     """As in `footfall.rl.rewards:Reward`."""

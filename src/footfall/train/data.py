@@ -288,7 +288,7 @@ def collate(examples: Sequence[Example], pad_id: int, packed: bool = False) -> d
         return {**batch._asdict(), "targets": targets_NS, "mask": mask_NS}
     targets_KNS, mask_KNS = [targets_NS], [mask_NS]
     for column in zip(*(e.beside for e in examples), strict=True):
-        rows = [torch.tensor([float("nan") if v is None else v for v in row]) for row in column]
+        rows = [torch.tensor([float("nan" if v is None else v) for v in row]) for row in column]
         padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=float("nan"))
         mask_KNS.append(~padded.isnan())
         targets_KNS.append(padded.nan_to_num(0.0))
