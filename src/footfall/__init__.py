@@ -6,6 +6,7 @@ judgements = judge.judge([row.trajectory for row in rows])
 """
 
 import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from footfall._version import __version__
@@ -43,8 +44,18 @@ def load(source: str | os.PathLike[str], **settings: Any) -> Judge:
     return make_judge(os.fspath(source), settings, {})
 
 
-def read(source: str | os.PathLike[str], format: str = "auto") -> list[Judged]:
-    """The traces of a file in any format of `footfall list format`, with their judgements if it has any."""
+def read(
+    source: str | os.PathLike[str] | Iterable[Any],
+    format: str = "auto",
+    names: Mapping[str, str] | None = None,
+    segment: str | None = None,
+) -> list[Judged]:
+    """The traces of a file in any format of `footfall list format`, with their judgements if it has any.
+
+    Or of records in memory: a list of dicts, a `datasets.Dataset`, a data frame. `names` are those of `--map`, e.g.
+    `{"problem": "question_text", "steps": "cot"}`, and `segment` is how a solution that is one text is cut.
+    """
     from footfall import formats
 
-    return formats.read(os.fspath(source), format)
+    solutions = None if segment is None else formats.Solutions(segment)
+    return formats.read(source, format, names=names, solutions=solutions)

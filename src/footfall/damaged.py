@@ -19,6 +19,8 @@ _LARGEST_TEXT = 1 << 28
 _OF_TOKENIZERS = (".json", ".model", ".txt", ".jinja", ".tiktoken")
 _MOST_GROWTH = 10_000
 _LONGEST_PADDING = 1 << 22
+LFS_POINTER = b"version https://git-lfs"
+"""A file begins with this where Git LFS has left its pointer and not the content."""
 _NO_MEMORY = ("out of memory", "alloc_failed", "can't allocate memory", "not enough memory")
 """What torch, its libraries and drivers say; they agree on no type of error."""
 
@@ -109,10 +111,17 @@ def check_claims(config: Any, tensors: int, size: int, source: str | Path) -> No
 
 
 def check_sizes(folder: Path) -> None:
-    """What libraries read of a folder beside the weights are plain files of a size that such files have."""
+    """What libraries read of a folder beside the weights are plain files of a size that such files have; none is a pointer."""
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
         if file.suffix in _OF_TOKENIZERS:
             _check_size(file)
+        if file.suffix in (*_OF_TOKENIZERS, ".safetensors") and file.is_file():
+            with file.open("rb") as stream:
+                if stream.read(len(LFS_POINTER)) == LFS_POINTER:
+                    raise ValueError(
+                        f"{file} is a Git LFS pointer to the file and not the file: run `git lfs pull` in its clone, or "
+                        "fetch it by `hf download`"
+                    )
 
 
 def _check_size(path: Path) -> None:

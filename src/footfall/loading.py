@@ -6,13 +6,21 @@ And batches of like length, so that a pass over many sequences has little paddin
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from huggingface_hub import constants
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
 from safetensors import safe_open
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
@@ -21,6 +29,7 @@ from transformers.utils import logging as chatter
 from footfall.damaged import check_claims, check_sizes, check_tokenizer, naming, says_no_memory
 from footfall.gguf import gguf_tokenizer, load_gguf
 from footfall.gguf.container import is_gguf
+from footfall.terminal import one_line
 
 # Since torch 2.11 cuDNN's attention is the default on H100 and H200, and its backward pass gives NaN where there is a mask,
 # 64 keys more than a multiple of 128, and scores far below zero (pytorch issue 196678), which Qwen2.5 has: training would stop.
@@ -103,8 +112,15 @@ def load_tokenizer(source: str) -> Any:
     if is_gguf(source):
         return gguf_tokenizer(source)
     check_tokenizer(Path(source))
+    if Path(source).is_dir() and not any(next(Path(source).glob(pattern), None) for pattern in _VOCABULARIES):
+        raise FileNotFoundError(f"{source} has no tokenizer.json, nor a vocabulary under another name: copy it there")
     with naming(source):
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+
+
+_VOCABULARIES = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken", "tekken.json")
+"""What tokenizers are kept in; the other files only say how one is used."""
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_config.json")
 
 
 def check_folder(folder: str | Path) -> None:
@@ -113,6 +129,11 @@ def check_folder(folder: str | Path) -> None:
         return
     check_sizes(Path(folder))
     files = sorted(Path(folder).glob("*.safetensors"))
+    if files and not any((Path(folder) / name).is_file() for name in _WEIGHTS):
+        raise FileNotFoundError(
+            f"{folder} has {files[0].name}, but weights are loaded from model.safetensors or from the files that "
+            "model.safetensors.index.json names: rename it, or fetch the index"
+        )
     tensors = 0
     for file in files:
         with naming(file), safe_open(file, framework="pt") as opened:
@@ -136,8 +157,11 @@ def load_model(
             return model, tokenizer
         check_folder(source)
         with naming(source):
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                source, dtype=kind, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+            loaded: Any = _fetching(
+                lambda: AutoModelForCausalLM.from_pretrained(
+                    source, dtype=kind, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+                ),
+                source,
             )
     model, info = loaded
     model.to(place).train(False)
@@ -149,6 +173,47 @@ def load_model(
             "another model; several output heads are mixed into one before a model is saved"
         )
     return model, load_tokenizer(str(source))
+
+
+def _fetching(load: Callable[[], Any], source: str | Path) -> Any:
+    """What `load` gives; where the hub gave nothing, an error that says why in one way, whichever library found out."""
+    try:
+        return load()
+    except OSError as error:
+        if Path(source).exists() or not any(isinstance(each, _UNFETCHED) for each in _causes(error)):
+            raise
+        raise FileNotFoundError(f"{source} is no folder here; taken for a hub id, {why_not_fetched(error)}") from error
+
+
+_UNFETCHED = (LocalEntryNotFoundError, RepositoryNotFoundError)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def why_not_fetched(error: Exception) -> str:
+    """Why the hub gave nothing, and what to do."""
+    elsewhere = "download it where there is a network (`hf download`) and give its folder"
+    if isinstance(error, HFValidationError):
+        return f"it is none: {one_line(str(error), 200)}"
+    if isinstance(error, RevisionNotFoundError):
+        return "it has no such revision: name a branch, a tag or a whole commit hash behind the @"
+    if constants.HF_HUB_OFFLINE:
+        return (
+            f"it is not whole in the hub's cache, and HF_HUB_OFFLINE forbids asking the hub: unset it, or {elsewhere}"
+        )
+    answered = next((each for each in _causes(error) if isinstance(each, HfHubHTTPError)), None)
+    code = getattr(getattr(answered, "response", None), "status_code", None)
+    if code in (401, 403, 404):
+        return (
+            f"the hub does not give it ({code}): there is no model of this name, or it is private or gated; check the name, or "
+            "accept the terms on its page and log in (`hf auth login`, or HF_TOKEN)"
+        )
+    why = one_line(str(answered or error.__cause__ or error), 200)
+    return f"it is not in the hub's cache, and the hub was not reached ({why}); try again, or {elsewhere}"
 
 
 def check_weights(model: Any, missing: Iterable[str], source: str | Path) -> None:

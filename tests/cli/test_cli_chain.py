@@ -231,7 +231,7 @@ def test_people_get_a_summary_and_the_next_command(here: Path, capsys: pytest.Ca
     for words, following in (
         ([*SAMPLE, "--out", "s"], "footfall label --method monte-carlo --data s/trajectories.parquet"),
         ([*LABEL, "--out", "l"], "footfall train --data l/judged.parquet"),
-        ([*TRAIN, "--out", "t"], "footfall score --judge t/model"),
+        ([*TRAIN, "--out", "t"], "footfall score --judge t/model traces.jsonl\nor: footfall serve --judge t/model\n"),
     ):
         assert cli.main(words) == 0
         assert f"next: {following}" in capsys.readouterr().out

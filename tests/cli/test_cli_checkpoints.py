@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from httpx import Request, Response
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    LocalEntryNotFoundError,
+    RevisionNotFoundError,
+)
 from safetensors.torch import load_file, save_file
 
 from footfall import cli
@@ -89,3 +96,118 @@ def test_a_hub_id_that_cannot_be_reached_says_so(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert score(traces, Path("nobody/no-such-prm")) != 0
     assert "nobody/no-such-prm" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("file", "other", "said"),
+    [
+        ("tokenizer.json", None, "has no tokenizer.json"),
+        ("model.safetensors", "weights.safetensors", "has weights.safetensors, but weights are loaded from model.safetensors"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_lacks_a_file_is_told_which(
+    prm: Path, traces: Path, capsys: pytest.CaptureFixture[str], file: str, other: str | None, said: str
+) -> None:
+    (prm / file).rename(prm / (other or "elsewhere"))
+    assert score(traces, prm) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_download_that_is_not_whole_is_told_as_such(
+    prm: Path, traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (prm / "model.safetensors").rename(prm / "model-00001-of-00002.safetensors")
+    index = {"a": "model-00001-of-00002.safetensors", "score.0.weight": "model-00002-of-00002.safetensors"}
+    (prm / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    assert score(traces, prm) == 2
+    assert "lacks 1 of its files with weights, model-00002-of-00002.safetensors first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
+def test_a_pointer_of_git_lfs_is_told_as_such(
+    prm: Path, traces: Path, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    (prm / file).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    assert score(traces, prm) == 2
+    assert f"{file} is a Git LFS pointer to the file and not the file: run `git lfs pull`" in capsys.readouterr().err
+
+
+def test_a_file_with_weights_is_not_its_folder(prm: Path, traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert score(traces, prm / "model.safetensors") == 2
+    assert f"is a file with weights; name its folder, {prm}" in capsys.readouterr().err
+
+
+def test_a_published_prm_without_its_owner_gets_its_hub_id(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert score(traces, Path("qwen2.5-math-prm-7b")) == 2
+    assert "as a published PRM it is 'Qwen/Qwen2.5-Math-PRM-7B'" in capsys.readouterr().err
+
+
+def test_info_says_as_which_family_a_folder_is_read(prm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info", str(prm), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["family"] == "qwen2.5-math-prm"
+
+
+class Hub:
+    """Stands for the hub's client: notes what is asked for, and gives a folder or raises."""
+
+    def __init__(self, gives: Path | Exception) -> None:
+        self.gives, self.asked = gives, ("", "")
+
+    def __call__(self, name: str, revision: str | None = None, **more: object) -> str:
+        self.asked = (name, revision or "")
+        if isinstance(self.gives, Exception):
+            raise self.gives
+        return str(self.gives)
+
+
+def answered(code: int, kind: type[HfHubHTTPError] = HfHubHTTPError) -> HfHubHTTPError:
+    response: Any = Response(
+        code, request=Request("GET", "http://hub")
+    )  # versions of the client have types of their own
+    return kind("no", response=response)
+
+
+def unreached(why: Exception) -> LocalEntryNotFoundError:
+    try:
+        raise LocalEntryNotFoundError("not in the cache") from why
+    except LocalEntryNotFoundError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (answered(401), "the hub does not give it (401): there is no model of this name, or it is private or gated"),
+        (unreached(answered(403)), "the hub does not give it (403)"),
+        (unreached(ConnectionRefusedError("refused")), "the hub was not reached (refused); try again, or download it"),
+        (unreached(answered(500)), "the hub was not reached (no); try again, or download it"),
+        (answered(404, RevisionNotFoundError), "it has no such revision"),
+    ],
+)  # fmt: skip
+def test_a_hub_id_that_cannot_be_fetched_says_why_and_what_to_do(
+    traces: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", Hub(error))
+    assert score(traces, Path("some/prm")) == 2
+    err = capsys.readouterr().err
+    assert "some/prm is no folder here; taken for a hub id, " in err
+    assert said in err
+
+
+def test_offline_by_a_variable_the_variable_is_named(
+    traces: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", Hub(unreached(ConnectionError())))
+    assert score(traces, Path("some/prm")) == 2
+    assert "HF_HUB_OFFLINE forbids asking the hub: unset it, or download it" in capsys.readouterr().err
+
+
+def test_a_hub_id_may_have_a_revision(
+    prm: Path, traces: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = Hub(prm)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", hub)
+    assert score(traces, Path("some/prm@v1.1")) == 0
+    assert hub.asked == ("some/prm", "v1.1")

@@ -99,12 +99,16 @@ def test_a_null_where_none_may_be_is_refused_by_its_name(tmp_path: Path) -> None
         formats.read_parquet(path, "problem")
 
 
-def test_a_foreign_or_broken_file_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_traces_or_a_broken_one_is_refused(tmp_path: Path) -> None:
     foreign, broken = tmp_path / "foreign.parquet", tmp_path / "broken.parquet"
     pq.write_table(pa.table({"a": [1]}), foreign)
     broken.write_bytes(foreign.read_bytes()[:-7])
-    with pytest.raises(FormatError, match="that Footfall wrote"):
+    with pytest.raises(
+        FormatError, match=r"foreign.parquet, row 1: expected a record of a known format .* got the fields a"
+    ):
         formats.read(foreign)
+    with pytest.raises(FormatError, match="that Footfall wrote"):
+        formats.read_parquet(foreign, "judged")
     with pytest.raises(FormatError, match="expected a Parquet file"):
         formats.read(broken)
 

@@ -283,3 +283,20 @@ def test_problems_that_cannot_be_read_can_be_passed_over() -> None:
 def test_a_line_beyond_the_limit_ends_the_reading_even_so() -> None:
     with pytest.raises(FormatError, match="at most 100 bytes"):
         formats.read(io.BytesIO(b'{"problem": "?", "steps": ["a"]}\n' + b"a" * 1000), line_limit=100, bad=[])
+
+
+def test_plus_and_minus_are_labels() -> None:
+    """As OpenR's training data has them: a `label` that is a list is named by --map, not taken for an index."""
+    (row,) = read({"question": "?", "process": ["a", "b"], "labels": ["+", "-"]})
+    assert values(row) == (1.0, 0.0)
+    with pytest.raises(FormatError, match="--map labels=label"):
+        read({"question": "?", "process": ["a", "b"], "label": ["+", "-"]})
+    with pytest.raises(FormatError, match="--map labels=step_labels"):
+        read({"problem": "?", "steps": ["a", "b"], "step_labels": ["+", "-"]})
+
+
+def test_other_words_are_refused_with_what_to_write() -> None:
+    with pytest.raises(
+        FormatError, match="write 1 for a right step and 0 for a wrong one, null for one without a label"
+    ):
+        read({"problem": "?", "steps": ["a", "b"], "labels": ["good", "bad"]})

@@ -100,6 +100,8 @@ def make_judge(
         raise ValueError(why)
     elif _is_checkpoint(name):
         made = make_part("reward", serving("reward", "checkpoint"), {**asked, "path": name}, offered, opening)
+    elif Path(name).suffix == ".safetensors" and Path(name).is_file():
+        raise ValueError(f"{name} is a file with weights; name its folder, {Path(name).parent}")
     elif Path(name).exists():
         raise ValueError(
             f"{name} is no PRM: it has neither a {CONFIG_FILE} (`footfall train` writes it) nor a {CALIBRATION} (`footfall "
@@ -151,6 +153,13 @@ def _not_a_judge(name: str) -> str | None:
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
+    from footfall.reward.family import families
+
+    called = {
+        hub.rpartition("/")[2].lower(): hub for each in families().values() for hub in each.published if "/" in hub
+    }
+    if (hub := called.get(Path(name).name.lower())) is not None:
+        return f"no judge and no folder is called {name!r}; as a published PRM it is {hub!r}"
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
     return f"no judge and no folder is called {name!r}; {hint}"

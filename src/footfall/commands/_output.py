@@ -78,6 +78,6 @@ def spent(cost: Cost, seconds: float | None = None) -> str:
     return ", ".join(said) or "nothing"
 
 
-def next_command(console: Console, *words: object) -> None:
+def next_command(console: Console, *words: object, first: str = "next") -> None:
     """The command line that usually follows."""
-    console.print(Text("next: ", style="dim") + Text(shlex.join(["footfall", *map(str, words)]), style="bold"))
+    console.print(Text(f"{first}: ", style="dim") + Text(shlex.join(["footfall", *map(str, words)]), style="bold"))

@@ -125,7 +125,7 @@ def _known_folder(folder: Path) -> dict[str, Any]:
     if "command" in stored and "config" in stored:
         return _run(folder, stored)
     if "architectures" in stored:
-        return {"kind": "model", **_model(folder)}
+        return {"kind": "model", **_model(folder), "family": _family(folder)}
     raise ValueError(f"{folder} is neither a run directory nor a model's folder: it has no config.json of either")
 
 
@@ -140,6 +140,17 @@ def _model(folder: Path) -> dict[str, Any]:
         "bytes": sum(file.stat().st_size for file in weights),
         **{name: config[name] for name in names if name in config},
     }
+
+
+def _family(folder: Path) -> str | None:
+    """The family of published PRMs that `--judge` would read the folder as; `None`: it is none, or its name would decide."""
+    from footfall.reward.checkpoint import evidence
+    from footfall.reward.family import recognise
+
+    try:
+        return recognise(evidence(folder)).name
+    except (ValueError, FileNotFoundError):
+        return None
 
 
 def _parameters(file: Path) -> int:
@@ -177,11 +188,12 @@ def _file(path: Path, options: ReadOptions) -> dict[str, Any]:
 
 
 def _rows(path: Path, bad: Skipped | None, solutions: Solutions, names: Mapping[str, str]) -> dict[str, Any]:
-    from footfall.formats import parquet_kind, read, read_parquet, read_problems
+    from footfall.formats import is_foreign, parquet_kind, read, read_parquet, read_problems
 
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder")
-    form, unread = ("parquet", []) if path.suffix == ".parquet" else format_of(path, bad, names)
+    ours = path.suffix == ".parquet" and not is_foreign(path)
+    form, unread = ("parquet", []) if ours else format_of(path, bad, names)
     kind = parquet_kind(path) if form == "parquet" else "problem" if form == "problems" else "trajectory"
     about = {"kind": f"data: {kind}", "path": str(path), "format": form}
     if kind not in ("trajectory", "judged"):
@@ -205,7 +217,7 @@ def format_of(path: Path, bad: Skipped | None, names: Mapping[str, str]) -> tupl
 
     With `bad`, it is the first record that can be read. `jsonl` is forgiving and asked late, `problems` last.
     """
-    from footfall.formats import Fields, FormatError, format_named, iter_fields, read_record, renamed, unread_steps
+    from footfall.formats import Fields, FormatError, format_named, iter_records, read_record, renamed, unread_steps
 
     def told(name: str, record: Fields) -> tuple[str, list[str]]:
         looks = unread_steps(record) if name == "problems" else []
@@ -214,7 +226,7 @@ def format_of(path: Path, bad: Skipped | None, names: Mapping[str, str]) -> tupl
     late = ("jsonl", "problems")
     known = [format_named(name) for name in [*(name for name in parts("format") if name not in late), *late]]
     unreadable: tuple[str, list[str]] | None = None
-    for fields in iter_fields(path, bad=bad and Skipped()):
+    for fields in iter_records(path, bad=bad and Skipped()):
         try:
             record, _ = renamed(fields, names)
         except FormatError:

@@ -76,7 +76,7 @@ def main(config: ShowConfig) -> int:
 
 def _rows(config: ShowConfig) -> Some[Judged]:
     """All that the source holds, as traces that are judged or not."""
-    from footfall.formats import parquet_kind
+    from footfall.formats import is_foreign, parquet_kind
 
     config = replace(config, data=here(config.data))
     path = Path(config.data)
@@ -86,7 +86,7 @@ def _rows(config: ShowConfig) -> Some[Judged]:
         return read_traces(config.data, config.format, config.reading)
     else:
         files = [path]
-    if files[0].suffix == ".parquet":
+    if files[0].suffix == ".parquet" and not is_foreign(files[0]):
         found = [row for file in files for row in _stored(file, parquet_kind(file), config.reading)]
         return Some(found, config.reading.limit)
     kind, _ = format_of(path, None, config.reading.names)

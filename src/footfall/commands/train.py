@@ -298,6 +298,7 @@ def _show(console: Console, trained: TrainResult, result: dict[str, Any]) -> Non
     if (published := trained.folder.parent / "published").is_dir():
         facts(console, {"published": published})
     next_command(console, "score", "--judge", trained.folder, "traces.jsonl")
+    next_command(console, "serve", "--judge", trained.folder, first="or")
 
 
 def _worth(trained: TrainResult) -> dict[str, str]:

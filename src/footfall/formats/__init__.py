@@ -20,6 +20,7 @@ from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import tree_rows
 from footfall.formats.parquet import (
     DamagedError,
+    is_foreign,
     iter_parquet,
     parquet_bytes,
     parquet_kind,
@@ -32,6 +33,7 @@ from footfall.formats.reading import (
     format_named,
     iter_problems,
     iter_read,
+    iter_records,
     read,
     read_problems,
     read_record,
@@ -42,13 +44,13 @@ from footfall.formats.renaming import check_names, renamed
 from footfall.formats.rows import Format, Written, problem_id, trajectory_id, unwritable
 from footfall.formats.solutions import Solutions, split_solution
 from footfall.formats.spool import Mapped, Spool, spooled
-from footfall.formats.writing import write, write_trees
+from footfall.formats.writing import records, write, write_trees
 
 __all__ = [
     "DOCUMENT_LIMIT", "LINE_LIMIT", "BadRecords", "DamagedError", "Fields", "Format", "FormatError", "Mapped", "Solutions",
-    "Source", "Spool", "Written", "atomic_write", "check_names", "format_named", "iter_fields", "iter_parquet",
-    "iter_problems", "iter_read", "parquet_bytes", "parquet_kind", "parse_json", "problem_id", "read", "read_ids",
-    "read_parquet", "read_problems", "read_record", "read_trees", "refuse_lfs_pointer", "renamed", "set_aside",
-    "split_solution", "spooled", "trajectory_id", "tree_rows", "unread_steps", "unwritable", "write", "write_parquet",
-    "write_trees",
+    "Source", "Spool", "Written", "atomic_write", "check_names", "format_named", "is_foreign", "iter_fields",
+    "iter_parquet", "iter_problems", "iter_read", "iter_records", "parquet_bytes", "parquet_kind", "parse_json",
+    "problem_id", "read", "read_ids", "read_parquet", "read_problems", "read_record", "read_trees", "records",
+    "refuse_lfs_pointer", "renamed", "set_aside", "split_solution", "spooled", "trajectory_id", "tree_rows", "unread_steps",
+    "unwritable", "write", "write_parquet", "write_trees",
 ]  # fmt: skip

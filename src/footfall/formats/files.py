@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol, TypeAlias
 
+from footfall.damaged import LFS_POINTER
 from footfall.formats.records import Fields, FormatError, show
 from footfall.types import Json
 
@@ -46,7 +47,6 @@ _OF_RUNS = ("judged.parquet", "trajectories.parquet", "held_out.parquet")
 """What a run's folder holds of traces."""
 _CELL = re.compile(r'\s*"?[\w .-]{1,60}"?\s*')
 """Of the first line of a table: a name."""
-_LFS_POINTER = b"version https://git-lfs"
 _LONGEST_NAME = 200
 UNPACKED_TIMES = 200
 """How many times its size a gzip file may unpack to, beyond `DOCUMENT_LIMIT`; text is seldom packed to a twentieth."""
@@ -90,7 +90,7 @@ def iter_fields(
 
 def refuse_lfs_pointer(path: str, start: bytes) -> None:
     """A file begins with this where Git LFS has left its pointer and not the data."""
-    if start.startswith(_LFS_POINTER):
+    if start.startswith(LFS_POINTER):
         fix = "run `git lfs pull` in the clone that it lies in"
         raise FormatError(path, "the data themselves", got="a Git LFS pointer to them", fix=fix)
 
@@ -240,7 +240,7 @@ def _lines(path: str, number: int, line: bytes, stream: _Bytes, limit: int, bad:
             )  # fmt: skip
         if line.strip():
             try:
-                found = _line(path, number, line)
+                found = fields_of_line(path, number, line)
             except FormatError as error:
                 if bad is None:
                     raise
@@ -251,7 +251,8 @@ def _lines(path: str, number: int, line: bytes, stream: _Bytes, limit: int, bad:
         line = stream.readline(limit + 1)
 
 
-def _line(path: str, number: int, line: bytes) -> Fields:
+def fields_of_line(path: str, number: int, line: bytes) -> Fields:
+    """The record that a line of JSON is."""
     text = _text(path, number, line)
     value, end = _parse(path, number, text, len(text) - len(text.lstrip()), _Care.of(text))
     if text[end:].strip():

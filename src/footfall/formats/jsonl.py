@@ -21,7 +21,7 @@ from footfall.formats.files import parse_json
 from footfall.formats.nouns import fields_of, from_plain, refuse_unknown, to_plain
 from footfall.formats.prm800k import rating_labels
 from footfall.formats.problems import PROMPTS, gold_answer
-from footfall.formats.records import Fields, show
+from footfall.formats.records import SIGNS, Fields, show
 from footfall.formats.rows import (
     OPTIONAL,
     Format,
@@ -231,6 +231,8 @@ def _first_error(fields: Fields, names: list[str], steps: int) -> Labels:
         if isinstance(index, bool) or not isinstance(index, int) or not -1 <= index < steps:
             expected = f"the index of the first wrong one of the {steps} steps, counted from 0, or -1 if there is none"
             fix = 'one value a step stands in "labels", whether the answer is right in "correct"'
+            if isinstance(index, list | bool):
+                fix += f": --map {'labels' if isinstance(index, list) else 'correct'}={name}"
             raise fields.wrong(name, expected, fix)
         found.append(index)
     if len(set(found)) > 1:
@@ -269,13 +271,17 @@ def _refuse_list_of_verdicts(fields: Fields) -> None:
 
 def _is_like_values(name: str, values: list[Json]) -> bool:
     """By its name; a word such as `correct` may also name answers, so there each value must be 0 or 1."""
-    hard = all(v is None or v in (0, 1) for v in values)
+    hard = all(v is None or v in (0, 1, *SIGNS) for v in values)
     return bool(_LIKE_VALUES.search(name) or (hard and _LIKE_VERDICTS.search(name)))
 
 
 def _is_one_a_step(values: list[Json], steps: int) -> bool:
     judged = any(v is not None for v in values)
-    return len(values) == steps and judged and all(v is None or isinstance(v, int | float) for v in values)
+    return (
+        len(values) == steps
+        and judged
+        and all(v is None or isinstance(v, int | float) or v in (*SIGNS,) for v in values)
+    )
 
 
 def _is_whole(value: Json) -> bool:

@@ -280,6 +280,17 @@ def _refuse_pipe(path: str) -> None:
 
 def _described(path: str, data: Bytes | None = None) -> tuple[str, bool, str]:
     """A file's kind, whether it has a checksum, and the key of what it was made from."""
+    metadata = _metadata(path, data)
+    kind, version, key = (str(metadata.get(name, b""), "utf-8", "replace") for name in (_KIND, _VERSION, _KEY))
+    if kind not in KINDS or not version.isdecimal():
+        raise FormatError(path, "a Parquet file that Footfall wrote", got="no kind in its metadata")
+    if version not in map(str, range(1, VERSION + 1)):
+        raise FormatError(path, f"version {VERSION} or older", got=f"version {version[:20]}", fix="update footfall")
+    return kind, version != "1" or _SUM in metadata, key
+
+
+def _metadata(path: str, data: Bytes | None = None) -> dict[bytes, bytes]:
+    """What the schema of a file says of it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -287,19 +298,34 @@ def _described(path: str, data: Bytes | None = None) -> tuple[str, bool, str]:
         with Path(path).open("rb") as stream:
             refuse_lfs_pointer(path, stream.read(64))
         with naming_memory(path):
-            metadata = pq.read_schema(path if data is None else pa.BufferReader(data)).metadata or {}
+            return pq.read_schema(path if data is None else pa.BufferReader(data)).metadata or {}
     except FormatError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raised = FormatError if data is None else DamagedError  # of bytes that were read, the disk is not to blame
         raise raised(path, "a Parquet file", got=str(error).partition("\n")[0]) from error
-    kind, version, key = (str(metadata.get(name, b""), "utf-8", "replace") for name in (_KIND, _VERSION, _KEY))
-    if kind not in KINDS or not version.isdecimal():
-        fix = "convert it to JSON lines first"
-        raise FormatError(path, "a Parquet file that Footfall wrote", got="no kind in its metadata", fix=fix)
-    if version not in map(str, range(1, VERSION + 1)):
-        raise FormatError(path, f"version {VERSION} or older", got=f"version {version[:20]}", fix="update footfall")
-    return kind, version != "1" or _SUM in metadata, key
+
+
+def is_foreign(path: str | os.PathLike[str]) -> bool:
+    """Whether a Parquet file is another program's: nothing in its metadata says that Footfall wrote it."""
+    _refuse_pipe(str(path))
+    return _KIND not in _metadata(str(path))
+
+
+def parquet_rows(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """The rows of another program's file, column by column name; some hundreds are in memory at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with naming_memory(path):
+            data = _bytes_of(os.fspath(path))
+            refuse_bomb(os.fspath(path), data)
+            for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(_LARGE_AT_ONCE):
+                yield from batch.to_pylist()
+                let_go(data)
+    except (pa.ArrowException, OSError) as error:
+        raise FormatError(os.fspath(path), "sound rows", got=str(error).partition("\n")[0]) from error
 
 
 def _shape(kind: str) -> Shape:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias, cast
 
 from footfall.formats.atomic import naming_file
 from footfall.formats.files import LINE_LIMIT, BadRecords, Source, iter_fields
@@ -14,16 +15,20 @@ from footfall.formats.ids import Ids
 from footfall.formats.jsonl import unread_steps
 from footfall.formats.math_aps import read_tree
 from footfall.formats.nouns import to_plain
-from footfall.formats.parquet import iter_parquet, parquet_kind, read_parquet
+from footfall.formats.parquet import is_foreign, iter_parquet, parquet_kind, read_parquet
 from footfall.formats.problems import PROMPTS
 from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatError, Signs
 from footfall.formats.renaming import check_names, keeping, problem_suggestion, renamed, suggestion
 from footfall.formats.rows import Format
 from footfall.formats.solutions import Solutions
+from footfall.formats.tables import memory_fields, table_fields
 from footfall.hashing import pinned
 from footfall.registry import create, parts
 from footfall.terminal import one_line
 from footfall.types import Judged, Problem, Trajectory, Tree, content_key, image_name
+
+Data: TypeAlias = "Source | Iterable[Any]"
+"""A source, or records in memory: a list of dicts, a `datasets.Dataset`, a data frame."""
 
 _LAST = "jsonl"
 """Forgiving, hence asked only when no other format knows the record."""
@@ -31,7 +36,7 @@ _NOT_SNIFFED = ("problems", _LAST)
 
 
 def read(
-    source: Source,
+    source: Data,
     format: str = "auto",
     *,
     line_limit: int = LINE_LIMIT,
@@ -39,12 +44,12 @@ def read(
     solutions: Solutions | None = None,
     names: Mapping[str, str] | None = None,
 ) -> list[Judged]:
-    """All rows of a file, `-` (standard input) or a binary stream; see `iter_read`."""
+    """All rows of a file, `-` (standard input), a binary stream or records in memory; see `iter_read`."""
     return list(iter_read(source, format, line_limit=line_limit, bad=bad, solutions=solutions, names=names))
 
 
 def iter_read(
-    source: Source,
+    source: Data,
     format: str = "auto",
     *,
     line_limit: int = LINE_LIMIT,
@@ -54,30 +59,32 @@ def iter_read(
 ) -> Iterator[Judged]:
     """The rows of a source, one by one. `auto` knows the format by the first record, Parquet by its first bytes.
 
+    A source may be records in memory: a list of dicts, a `datasets.Dataset`, a data frame.
+
     An id that was seen before, for another trace or by the same judge, gets "~2", "~3" and so on: ids are unique in
     the result, but for one trace judged by several judges. A record that cannot be read ends the reading, unless `bad`
     is given: then the error goes there and reading goes on. `solutions` cuts solutions that are one text into steps;
     `names` says which fields hold what, e.g. `{"problem": "question_text", "steps": "cot"}`.
     """
     ids = Ids()
-    if format == "parquet" or (format == "auto" and _is_parquet(source)):
+    if (format == "parquet" or (format == "auto" and _is_parquet(source))) and not _is_table(source):
         _refuse_names(source, names)
         rows = _parquet_rows(source, bad)
     else:
-        chosen = None if format == "auto" else format_named(format)
+        chosen = None if format in ("auto", "parquet") else format_named(format)
         rows = _rows(source, lambda record: chosen or _sniffed(record), line_limit, bad, solutions, names)
     for row in rows:
         yield ids.unique(row)
 
 
-def _pin(source: Source) -> Callable[[str], str]:
+def _pin(source: Data) -> Callable[[str], str]:
     """Names the images that lie beside the file by their content."""
     named = isinstance(source, str | os.PathLike) and source != "-"
     return partial(pinned, folder=Path(source).parent if named else None)  # type: ignore[arg-type]
 
 
 def _rows(
-    source: Source,
+    source: Data,
     choose: Callable[[Fields], Format],
     line_limit: int,
     bad: BadRecords | None,
@@ -88,7 +95,7 @@ def _rows(
     format: Format | None = None
     pin, signs = _pin(source), Signs()
     check_names(names or {})
-    for record in iter_fields(source, line_limit, bad=bad):
+    for record in iter_records(source, line_limit, bad):
         try:
             fields, displaced = renamed(record, names or {})
             candidate = format or choose(fields)
@@ -102,7 +109,21 @@ def _rows(
             yield from (keeping(row, displaced) for row in rows)
 
 
-def _refuse_names(source: Source, names: Mapping[str, str] | None) -> None:
+def iter_records(source: Data, line_limit: int = LINE_LIMIT, bad: BadRecords | None = None) -> Iterator[Fields]:
+    """The records of lines, of a table, or of what a program has in memory."""
+    if isinstance(source, str | os.PathLike):
+        return table_fields(source, bad) if _is_table(source) else iter_fields(source, line_limit, bad=bad)
+    if hasattr(source, "read"):
+        return iter_fields(cast(Source, source), line_limit, bad=bad)
+    return memory_fields(source, bad)
+
+
+def _is_table(source: Data) -> bool:
+    """Whether a source is a Parquet file that another program wrote."""
+    return isinstance(source, str | os.PathLike) and _is_parquet(source) and is_foreign(source)
+
+
+def _refuse_names(source: Data, names: Mapping[str, str] | None) -> None:
     if names:
         raise ValueError(f"{source}: a Parquet file of Footfall has fields of its own, so --map means nothing for it")
 
@@ -142,7 +163,7 @@ def _sniffed(fields: Fields) -> Format:
     raise fields.error(None, f"a record of a known format (tried {', '.join([*names, _LAST])})", got, fix)
 
 
-def _is_parquet(source: Source) -> bool:
+def _is_parquet(source: Data) -> bool:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if path.suffix == ".parquet":
@@ -153,7 +174,7 @@ def _is_parquet(source: Source) -> bool:
     return False
 
 
-def _parquet_rows(source: Source, bad: BadRecords | None, problems: bool = False) -> Iterator[Judged]:
+def _parquet_rows(source: Data, bad: BadRecords | None, problems: bool = False) -> Iterator[Judged]:
     """The rows of a Parquet file with their images pinned; with `problems`, a problem is a trajectory without steps."""
     if not isinstance(source, str | os.PathLike) or str(source) == "-":
         raise FormatError(str(getattr(source, "name", source)), "a path to a Parquet file", got="a stream")
@@ -191,7 +212,7 @@ def _pinned_trace(trajectory: Trajectory, pin: Callable[[str], str]) -> Trajecto
 
 
 def read_problems(
-    source: Source,
+    source: Data,
     *,
     line_limit: int = LINE_LIMIT,
     bad: BadRecords | None = None,
@@ -202,7 +223,7 @@ def read_problems(
 
 
 def iter_problems(
-    source: Source,
+    source: Data,
     *,
     line_limit: int = LINE_LIMIT,
     bad: BadRecords | None = None,
@@ -213,7 +234,7 @@ def iter_problems(
     A problem that occurs again is taken once; another problem under a known id gets "~2" and so on. `bad` and `names` are as
     in `iter_read`.
     """
-    if _is_parquet(source):
+    if _is_parquet(source) and not _is_table(source):
         _refuse_names(source, names)
         rows = _parquet_rows(source, bad, True)
     else:

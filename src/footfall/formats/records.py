@@ -89,6 +89,8 @@ def show(value: object) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
+SIGNS = {"+": 1.0, "-": 0.0}
+"""Labels of a right and a wrong step, as Math-Shepherd, RLHFlow and OpenR write them."""
 _OUTER = re.compile(r"[^.\[]+")
 """Of the dotted name of a field the record's own."""
 
@@ -256,7 +258,7 @@ class Fields:
         return tuple(found)
 
     def values(self, field: str, steps: int, nullable: bool = False) -> tuple[float | None, ...]:
-        """One number or boolean a step: true is 1.0, soft values stay soft, null (if allowed) is not judged."""
+        """One number, boolean or sign a step: true and "+" are 1.0, soft values stay soft, null (if allowed) is not judged."""
         given = self.items(field)
         if len(given) != steps:
             raise self.error(
@@ -268,8 +270,11 @@ class Fields:
                 found.append(None)
             elif isinstance(value, int | float) and is_finite(value):
                 found.append(float(value))
+            elif isinstance(value, str) and value in SIGNS:
+                found.append(SIGNS[value])
             else:
-                raise self.error(f"{field}[{i}]", "a finite number, true or false", show(value))
+                fix = f"write 1 for a right step and 0 for a wrong one{', null for one without a label' if nullable else ''}"
+                raise self.error(f"{field}[{i}]", 'a finite number, true or false, "+" or "-"', show(value), fix)
         return tuple(found)
 
     def record(self, field: str) -> Fields:

@@ -36,32 +36,46 @@ def write(
     example "judgement.aspects" or "step.token_ids"). With `threshold`, values become hard: 1[value >= threshold].
     """
     sweep(Path(path))
-    given = rows if threshold is None else (hardened(row, threshold) for row in rows)
-    if "judgement" in drop:
-        given = (row._replace(judgement=None) for row in given)
+    given = _given(rows, threshold, drop)
     if format == "parquet":
         write_parquet(path, given, "judged")
         return
-    chosen = format_named(format)
     with ExitStack() as stack:
         stream = _opened(stack, path)
-        done = 0
-        written = chosen.write(given)
-        while True:
-            try:
-                item = next(written, None)
-                if item is None:
-                    return
-                line = _line(item)
-                _refuse_loss(item, line, chosen, drop)
-            except FormatError as error:
-                raise error.at(os.fspath(path), done + 1, "row") from error
-            except (TypeError, ValueError, RecursionError) as error:
-                raise FormatError(
-                    os.fspath(path), "rows that JSON can hold", line=done + 1, got=str(error), unit="row"
-                ) from error
-            done += len(item.rows)
+        for line in _lines(os.fspath(path), given, format_named(format), drop):
             stream.write(line)
+
+
+def records(
+    rows: Iterable[Judged], format: str, *, threshold: float | None = None, drop: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """The records that `write` would write, for `datasets.Dataset.from_list` or a data frame."""
+    lines = _lines("records", _given(rows, threshold, drop), format_named(format), drop)
+    return [json.loads(line) for line in lines]
+
+
+def _given(rows: Iterable[Judged], threshold: float | None, drop: Collection[str]) -> Iterable[Judged]:
+    given = rows if threshold is None else (hardened(row, threshold) for row in rows)
+    return (row._replace(judgement=None) for row in given) if "judgement" in drop else given
+
+
+def _lines(name: str, rows: Iterable[Judged], chosen: Format, drop: Collection[str]) -> Iterator[bytes]:
+    """The lines of the rows, of which none loses anything; errors name the row."""
+    done = 0
+    written = chosen.write(rows)
+    while True:
+        try:
+            item = next(written, None)
+            if item is None:
+                return
+            line = _line(item)
+            _refuse_loss(item, line, chosen, drop)
+        except FormatError as error:
+            raise error.at(name, done + 1, "row") from error
+        except (TypeError, ValueError, RecursionError) as error:
+            raise FormatError(name, "rows that JSON can hold", line=done + 1, got=str(error), unit="row") from error
+        done += len(item.rows)
+        yield line
 
 
 def write_trees(path: str | os.PathLike[str], trees: Iterable[Tree]) -> None:

@@ -18,7 +18,7 @@ from transformers import AutoModel
 
 from footfall.damaged import json_of, naming
 from footfall.gguf.container import is_gguf
-from footfall.loading import check_folder, check_weights, load_model, quiet
+from footfall.loading import check_folder, check_weights, load_model, quiet, why_not_fetched
 
 Backbone: TypeAlias = Any
 """A `PreTrainedModel` or the `PeftModel` around one; peft is optional, so there is no common type to name."""
@@ -29,24 +29,19 @@ _PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 
 
 def local_folder(source: str | Path) -> Path:
-    """The folder itself, or the downloaded snapshot of a hub id."""
+    """The folder itself, or the downloaded snapshot of a hub id; of `owner/name@revision` that branch, tag or commit."""
     folder = Path(source)
     if folder.is_dir():
         return folder
-    name = str(source)
+    name, _, revision = str(source).partition("@")
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise FileNotFoundError(f"{name}: there is no such folder, and it is no hub id (owner/name)")
+        raise FileNotFoundError(f"{source}: there is no such folder, and it is no hub id (owner/name)")
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=_PATTERNS))
-    except LocalEntryNotFoundError as error:
-        raise FileNotFoundError(
-            f"{name} is no folder here; taken for a hub id it is not in the hub's cache, and the hub was not reached"
-        ) from error
-    except HfHubHTTPError as error:
-        raise FileNotFoundError(f"{name} could not be fetched from the hub: {error}") from error
+        return Path(snapshot_download(name, revision=revision or None, allow_patterns=_PATTERNS))
+    except (OSError, ValueError) as error:
+        raise FileNotFoundError(f"{source} is no folder here; taken for a hub id, {why_not_fetched(error)}") from error
 
 
 class TensorFiles:
@@ -93,6 +88,10 @@ def _files_by_tensor(folder: Path) -> Mapping[str, str]:
             outside = [file for file in stored.values() if Path(file).name != file]
         if outside:
             raise ValueError(f"{index} names the file {outside[0]!r} outside its folder")
+        if missing := sorted({file for file in stored.values() if not (folder / file).is_file()}):
+            raise FileNotFoundError(
+                f"{folder} lacks {len(missing)} of its files with weights, {missing[0]} first: the download is not whole"
+            )
         return {str(name): str(file) for name, file in stored.items()}
     found: dict[str, str] = {}
     for path in sorted(folder.glob("*.safetensors")):

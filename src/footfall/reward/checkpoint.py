@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from footfall.damaged import naming
+from footfall.damaged import check_sizes, naming
 from footfall.gguf.container import is_gguf
 from footfall.loading import load_tokenizer, pick_device, pick_dtype
 from footfall.registry import Declared, register
@@ -85,6 +85,7 @@ def _refuse_tokens(family: Family, options: Options) -> None:
 def evidence(path: str | Path, base: str | None = None) -> Evidence:
     """What a folder or hub id shows; of a bare adapter, with the tokenizer of its base if it brings none."""
     folder = local_folder(path)
+    check_sizes(folder)
 
     def tokenizer() -> Any:
         own = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json"))

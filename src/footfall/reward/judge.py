@@ -228,7 +228,7 @@ class PRMJudge:
             if self.too_long == "error":
                 raise ValueError(
                     f"trajectory {trajectory.id!r} has {len(reading.ids)} tokens, {self.name} takes {limit}; "
-                    'use too_long="partial" to judge the steps that fit'
+                    'use too_long="partial" (--set too_long=partial) to judge the steps that fit'
                 )
             fitting = reading.fitting(limit)
             late |= {k: at for k, at in own.items() if at not in fitting.positions}

@@ -94,7 +94,7 @@ def make_examples(
         else:
             raise ValueError(
                 f"trajectory {trajectory.id!r} has {longest} tokens, the limit is {limit}; "
-                'raise max_length, or use too_long="drop" to leave such rows out (they are counted)'
+                'raise max_length, or use too_long="drop" (--too-long drop) to leave such rows out (they are counted)'
             )
     if objective.together > 1:
         labels = [next(label for label, m in zip(e.labels, e.mask, strict=True) if m) for e in examples]

@@ -308,7 +308,7 @@ def _items(
         if longest > limit and config.too_long == "error":
             raise ValueError(
                 f"trajectory {row.trajectory.id!r} has {longest} tokens, the limit is {limit}; "
-                'raise max_length, or use too_long="drop" to leave such rows out (they are counted)'
+                'raise max_length, or use too_long="drop" (--too-long drop) to leave such rows out (they are counted)'
             )
         if not items or longest > limit:
             dropped["too long" if items else "no label"] += 1

@@ -37,7 +37,8 @@ from footfall.types import Json
 def probability(label: float) -> float:
     """The label, if it is one."""
     if not 0 <= label <= 1:
-        raise ValueError(f"label {label:g} is no probability; bring labels into [0, 1], or use ce with named classes")
+        fix = "bring labels into [0, 1] (null: a step without a label), or use ce with named classes"
+        raise ValueError(f"label {label:g} is no probability; {fix}")
     return label
 
 

@@ -161,7 +161,7 @@ class ImplicitJudge:
         if self.too_long == "error":
             raise ValueError(
                 f"trajectory {trajectory.id!r} has {scored.ends[-1] + 1} tokens, {self.name} takes {limit}; "
-                'use too_long="partial" to judge the steps that fit'
+                'use too_long="partial" (--set too_long=partial) to judge the steps that fit'
             )
         ends = tuple(end for end in scored.ends if end < limit)
         return scored._replace(ids=scored.ids[: ends[-1] + 1] if ends else (), ends=ends)

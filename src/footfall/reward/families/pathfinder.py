@@ -144,7 +144,7 @@ class TwoPassJudge:
             elif self.too_long == "error":
                 raise ValueError(
                     f"{name}: step {place.step + 1} makes {len(reading.ids)} tokens, {self.name} takes "
-                    f'{self.model.max_length}; use too_long="partial" to judge the steps that fit'
+                    f'{self.model.max_length}; use too_long="partial" (--set too_long=partial) to judge the steps that fit'
                 )
         logits, spent = self.runner.run(list(readings.values()))
         for place, cost in zip(readings, spent, strict=True):
