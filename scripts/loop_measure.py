@@ -280,14 +280,19 @@ def outcome_auc(values: Sequence[Sequence[float | None]], right: Sequence[Sequen
 
 def tables(found: Mapping[str, Any], shown: Collection[str] | None = None) -> str:
     """The figures in Markdown, one table a set; of PRMs that are not `shown` (None: all are) in the table of labels alone."""
-    parts = []
+    return "\n".join(f"**{title}**\n\n{table}" for title, table in tables_by_title(found, shown).items())
+
+
+def tables_by_title(found: Mapping[str, Any], shown: Collection[str] | None = None) -> dict[str, str]:
+    """The same apart; a table of a set is called as the set is."""
+    parts = {}
     for on in EVALUATED:
         there = {name: facts[on] for name, facts in found.items() if on in facts and (shown is None or name in shown)}
         if there:
-            parts.append(f"**{on}**\n\n" + (_step_table(on, there) if on in STEPS else _pool_table(there)))
+            parts[on] = _step_table(on, there) if on in STEPS else _pool_table(there)
     for name, facts in found.items():
-        parts += [f"**{name}: {key}**\n\n{_search_table(facts[key])}" for key in facts if key.startswith("search, ")]
-    return "\n".join([*parts, "**labels**\n\n" + label_table(found)])
+        parts |= {f"{name}: {key}": _search_table(facts[key]) for key in facts if key.startswith("search, ")}
+    return {**parts, "labels": label_table(found)}
 
 
 def label_table(found: Mapping[str, Any]) -> str:
@@ -297,8 +302,7 @@ def label_table(found: Mapping[str, Any]) -> str:
     lines = [table_line(["PRM", "labels", "traces", "steps", "generated tokens", "ProcessBench F1", *heads])]
     lines.append(table_line(["---", "---", *["---:"] * (4 + len(heads))]))
     for name, facts in found.items():
-        counts = facts["labels"].values()
-        sums = [f"{sum(each[key] for each in counts):,}" for key in ("traces", "steps", "generated tokens")]
+        sums = [f"{sum_of(facts, key):,}" for key in ("traces", "steps", "generated tokens")]
         steps = facts["processbench"]["PRM"]["mean"]["f1"] if "processbench" in facts else None
         cells = [name, ", ".join(facts["labels"]), *sums, "" if steps is None else with_interval(steps)]
         for on in pools:
@@ -311,6 +315,11 @@ def label_table(found: Mapping[str, Any]) -> str:
                 )
         lines.append(table_line(cells))
     return "\n".join(lines) + "\n"
+
+
+def sum_of(facts: Facts, key: str) -> int:
+    """Traces, steps or tokens of all that a PRM learned from."""
+    return sum(each[key] for each in facts["labels"].values())
 
 
 def _step_table(on: str, there: Mapping[str, Any]) -> str:
@@ -329,17 +338,21 @@ def _step_table(on: str, there: Mapping[str, Any]) -> str:
 
 
 def _pool_table(there: Mapping[str, Any]) -> str:
-    """A column for each N that a PRM has scores for; the shared rows are of the pool of the one that has most."""
-    largest = max(there, key=lambda name: len(there[name]["n"]))
-    ns = [str(n) for n in there[largest]["n"]]
-    lines = [table_line(["", *(f"N = {n}" for n in ns)]), table_line(["---", *["---:"] * len(ns)])]
+    """A column for each N that a PRM has scores for; PRMs of other problems or samples follow a majority of their own."""
+    ns = [str(n) for n in max((given["n"] for given in there.values()), key=len)]
+    lines = [table_line(["accuracy in percent", *(f"N = {n}" for n in ns)]), table_line(["---", *["---:"] * len(ns)])]
     shared = ("majority", "any right")
-    for rule in shared:
-        lines.append(table_line([rule, *_by_n(there[largest]["accuracy"][rule], ns)]))
+    pools: dict[tuple[int, int], dict[str, Any]] = {}
     for name, given in there.items():
-        for rule in (rule for rule in given["accuracy"] if rule not in shared):
-            lines.append(table_line([f"{name}: {rule}", *_by_n(given["accuracy"][rule], ns)]))
-            lines.append(table_line(["− majority", *_by_n(given["− majority"][rule], ns, "+")]))
+        pools.setdefault((given["problems"], max(given["n"])), {})[name] = given
+    for (problems, size), measured in pools.items():
+        pool = next(iter(measured.values()))["accuracy"]
+        for rule in shared:
+            lines.append(table_line([f"{rule}, {problems:,} problems, {size} samples of each", *_by_n(pool[rule], ns)]))
+        for name, given in measured.items():
+            for rule in (rule for rule in given["accuracy"] if rule not in shared):
+                lines.append(table_line([f"{name}: {rule}", *_by_n(given["accuracy"][rule], ns)]))
+                lines.append(table_line(["− majority", *_by_n(given["− majority"][rule], ns, "+")]))
     return "\n".join(lines) + "\n"
 
 

@@ -3,7 +3,8 @@
     python -m scripts.pool_curves --data DATA/best_of_n --out docs/pool_curves.json
 
 At each N the accuracy is expected over random subsets of N of the 32 candidates (for best-of-N exactly, for votes over
-`--drawn` of them), with a 95% bootstrap interval over problems. The JSON has all of it; printed is a table for each pool.
+`--drawn` of them), with a 95% bootstrap interval over problems; of all 32 also the lead of choices and weighted votes over the
+majority, problem by problem. The JSON has all of it; printed is a table for each pool.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from footfall.benchmarks.best_of_n import Pool, read_pools
-from footfall.metrics.intervals import bootstrap_mean
+from footfall.metrics.intervals import Floats, Interval, bootstrap_mean, paired_difference
 from footfall.metrics.preferences import best_of, sizes_up_to, subsets, vote_of
 from footfall.search.votes import AGGREGATIONS, SIGNED, aggregate, frequency, hybrid, pass_at_k
 
@@ -34,6 +34,12 @@ FOLDS = tuple(how for how in AGGREGATIONS if how not in SIGNED)
 Scores = list["float | None"]
 Rule = Callable[[int, int], float]
 """Accuracy on problem p with n candidates."""
+Accuracies = dict[str, dict[int, Floats]]
+"""By rule and N, on each problem; what has none is NaN."""
+Curves = dict[str, dict[str, list[float]]]
+LED = ("best of N", "weighted vote")
+"""Families of rules that are held against the majority problem by problem."""
+LEADS = "− majority"
 
 
 class Scored(NamedTuple):
@@ -90,24 +96,47 @@ def rules(given: Sequence[Scored], drawn: int, seed: int) -> dict[str, Rule]:
     return found
 
 
-def curves(given: Sequence[Scored], drawn: int, seed: int) -> dict[str, dict[str, list[float]]]:
-    """rule -> N -> accuracy with its interval."""
+def accuracies(given: Sequence[Scored], drawn: int, seed: int, families: tuple[str, ...] = ("",)) -> Accuracies:
+    """Of the rules whose names begin like one of these."""
     ns = sizes_up_to(min(len(scored.pool.cases) for scored in given))
-    shown: dict[str, dict[str, list[float]]] = {}
+    found = {}
     for name, rule in rules(given, drawn, seed).items():
-        shown[name] = {}
-        for n in ns:
-            right = [value for p in range(len(given)) if math.isfinite(value := rule(p, n))]
-            found = bootstrap_mean(right, seed)
-            shown[name][str(n)] = [round(x, 4) for x in (found.value, found.low, found.high)]
-        sys.stderr.write(f"{name}: {shown[name]}\n")
-    return shown
+        if name.startswith(families):
+            found[name] = {n: np.asarray([rule(p, n) for p in range(len(given))]) for n in ns}
+            sys.stderr.write(f"{name}: {[round(float(np.nanmean(each)), 4) for each in found[name].values()]}\n")
+    return found
+
+
+def curves(found: Accuracies, seed: int) -> Curves:
+    """rule -> N -> accuracy with its interval."""
+    return {
+        name: {str(n): _rounded(bootstrap_mean(each[np.isfinite(each)], seed)) for n, each in by_n.items()}
+        for name, by_n in found.items()
+    }
+
+
+def leads(found: Accuracies, seed: int) -> dict[str, list[float]]:
+    """rule -> accuracy less that of the majority on the same problems, with all candidates, of choices and weighted votes."""
+    most = max(found["majority"])
+    return {
+        name: _rounded(_paired(by_n[most], found["majority"][most], seed))
+        for name, by_n in found.items() if name.startswith(LED)
+    }  # fmt: skip
+
+
+def _paired(first: Floats, second: Floats, seed: int) -> Interval:
+    known = np.isfinite(first) & np.isfinite(second)
+    return paired_difference(first[known], second[known], seed)
+
+
+def _rounded(found: Interval) -> list[float]:
+    return [round(x, 4) for x in (found.value, found.low, found.high)]
 
 
 def table(shown: dict[str, dict[str, list[float]]]) -> str:
     """Percentages by rule and N, with their intervals."""
     ns = list(next(iter(shown.values())))
-    lines = [f"| | {' | '.join(f'N = {n}' for n in ns)} |", f"|---|{'---:|' * len(ns)}"]
+    lines = [f"| accuracy in percent | {' | '.join(f'N = {n}' for n in ns)} |", f"|---|{'---:|' * len(ns)}"]
     for name, by_n in shown.items():
         figures = [[100 * figure for figure in by_n[n]] for n in ns]
         lines.append(
@@ -129,14 +158,15 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, help="problems of each pool, to try the script out")
     args = parser.parse_args(given)
-    report: dict[str, Any] = {"drawn": args.drawn, "seed": args.seed, "pools": {}}
+    report: dict[str, Any] = {"drawn": args.drawn, "seed": args.seed, "pools": {}, LEADS: {}}
     pools: dict[str, list[Pool]] = {}
     for pool_name, scores_name, title in PAIRS:
         scored = read_scored(args.data, pool_name, scores_name)[: args.limit]
         # Equal answers are found once a pool, whoever scored it.
         known = pools.setdefault(pool_name, [each.pool for each in scored])
         scored = [Scored(pool, each.scores) for pool, each in zip(known, scored, strict=True)]
-        report["pools"][title] = curves(scored, args.drawn, args.seed)
+        found = accuracies(scored, args.drawn, args.seed)
+        report["pools"][title], report[LEADS][title] = curves(found, args.seed), leads(found, args.seed)
     sys.stdout.write(tables(report))
     if args.out is not None:
         args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

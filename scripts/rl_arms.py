@@ -17,11 +17,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from footfall.formats import atomic_write
 from footfall.metrics.intervals import Interval, paired_difference, wilson
 from footfall.reports.charts import Point, Series, line_chart
 from footfall.reports.rl_page import MONITORS, Arm
+from footfall.reports.svg import Format
 from footfall.rl.monitors import Checkpoint, alarms, hacked
+from footfall.studies.report import folded
+from scripts.pictures import Picture
 
 BASELINE = "outcome"
 CURVES = {
@@ -121,30 +126,54 @@ def gathered(folders: Iterable[Path]) -> dict[str, Any]:
 
 
 def block(found: Mapping[str, Any], stem: str) -> str:
-    """Tables and charts, as a page has them; `stem` begins the files of the charts."""
+    """Tables and charts, as a page has them: what came of the arms, and folded how; `stem` begins the files of charts."""
     arms = found["arms"]
-    pictures = "\n".join(
-        f"![{words} by update, an arm a line]({file})\n" for file, (words, _) in _lines(arms, stem).items()
-    )
-    return f"{_accuracies(arms)}\n{_monitors(arms)}\n{pictures}"
+    drawn = pictures(arms, stem)
+    told = [picture.html for picture in drawn if picture.stem.startswith((f"{stem}-accuracy", f"{stem}-reward"))]
+    rest = [picture.html for picture in drawn if picture.html not in told]
+    named = ", ".join(words for curve, words in CURVES.items() if curve not in ("accuracy", "reward"))
+    seen = folded("What the monitors saw: every figure at the first and at the last checkpoint", _monitors(arms))
+    return "\n".join([_accuracies(arms), *told, seen, folded(f"Other charts: {named}", "\n".join(rest))])
 
 
 def charts(found: Mapping[str, Any], stem: str) -> dict[str, str]:
     """The curves of all arms, by file name."""
-    return {
-        file: str(
-            line_chart(
-                series, label=f"{words} by update, an arm a line", x_label="updates", y_label=words,
-                y_format="percent" if words == CURVES["accuracy"] else "number",
-            )
-        )
-        for file, (words, series) in _lines(found["arms"], stem).items()
-    }  # fmt: skip
+    return {file: text for picture in pictures(found["arms"], stem) for file, text in picture.files.items()}
+
+
+def pictures(arms: Mapping[str, Any], stem: str) -> list[Picture]:
+    """One a curve. Arms that are paid on another scale have a chart of their own."""
+    found = []
+    for curve, words in CURVES.items():
+        lines = [
+            Series(name, points, slot=i)
+            for i, (name, arm) in enumerate(arms.items())
+            if (points := _points(curve, arm))
+        ]
+        apart = [s for s in lines if curve == "reward" and not all(0 <= point.y <= 1 for point in s.points)]
+        together = [s for s in lines if s not in apart]
+        if together:
+            found.append(_picture(f"{stem}-{curve}", words, together))
+        found += [_picture(f"{stem}-{curve}-{s.name}", f"{words}, {s.name}", [s]) for s in apart]
+    return found
+
+
+def _picture(stem: str, words: str, lines: Sequence[Series]) -> Picture:
+    """Where each arm begins and ends is said in words too."""
+    form: Format = "percent" if words == CURVES["accuracy"] else "number"
+    ends = ", ".join(f"{line.name} {_change(line.points[0].y, line.points[-1].y, form)}" for line in lines)
+    said = f"{words} by update, from the first point to the last: {ends}"
+
+    def draw(width: float) -> Markup:
+        return line_chart(lines, label=said, x_label="updates", y_label=words, y_format=form, width=width)
+
+    return Picture(stem, said, draw)
 
 
 def _accuracies(arms: Mapping[str, Any]) -> str:
     text = (
-        "| arm | credit | before | after | gain | against outcome | updates | left | the rule |\n"
+        "| arm | credit | accuracy before, % | after, % | gain | against outcome | updates | rollouts left out | "
+        "what the monitors' rule says |\n"
         "|---|---|---:|---:|---:|---:|---:|---:|---|\n"
     )
     for name, arm in arms.items():
@@ -208,26 +237,12 @@ def _monitors(arms: Mapping[str, Any]) -> str:
     return text
 
 
-def _change(first: float | None, last: float | None) -> str:
-    return " → ".join("–" if value is None else f"{value:.3g}" for value in (first, last))
-
-
-def _lines(arms: Mapping[str, Any], stem: str) -> dict[str, tuple[str, list[Series]]]:
-    """What each chart is called in words, and its lines. Arms that are paid on another scale have a chart of their own."""
-    found = {}
-    for curve, words in CURVES.items():
-        lines = [
-            Series(name, points, slot=i)
-            for i, (name, arm) in enumerate(arms.items())
-            if (points := _points(curve, arm))
-        ]
-        apart = [s for s in lines if curve == "reward" and not all(0 <= point.y <= 1 for point in s.points)]
-        together = [s for s in lines if s not in apart]
-        if together:
-            found[f"{stem}-{curve}.svg"] = (words, together)
-        for s in apart:
-            found[f"{stem}-{curve}-{s.name}.svg"] = (f"{words}, {s.name}", [s])
-    return found
+def _change(first: float | None, last: float | None, form: Format = "number") -> str:
+    """In three figures, or in percent."""
+    told = (
+        None if value is None else f"{value:.1%}" if form == "percent" else f"{value:.3g}" for value in (first, last)
+    )
+    return " → ".join("–" if value is None else value for value in told)
 
 
 def _points(curve: str, arm: Mapping[str, Any]) -> list[Point]:

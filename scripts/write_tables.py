@@ -1,6 +1,6 @@
 """Write what the docs show of the code and of stored figures: between the marks `<!-- table: NAME -->` and `<!-- end -->`,
-the charts of `label_costs.json`, `search_costs.json`, `credit_gradients.json`, `kinds.json` and `coder_0_5b_rl.json`, and the
-intervals in the second.
+the charts of `label_costs.json`, `search_costs.json`, `credit_gradients.json`, `kinds.json` and `coder_0_5b_rl.json`, those of
+the page of results, and the intervals in `search_costs.json`.
 
     python -m scripts.write_tables            # write them
     python -m scripts.write_tables --check    # 1 if a page is not up to date
@@ -24,9 +24,19 @@ from footfall.studies.kind_report import KINDS, after_more
 from footfall.studies.kinds import Kinds
 from footfall.studies.label_report import LABELS
 from footfall.studies.labels import LabelCosts
+from footfall.studies.report import folded
 from footfall.studies.search import SearchCosts
 from footfall.studies.search_report import SEARCH
-from scripts import kinds_measure, label_rates, loop_measure, mixed_table, pool_curves, rl_arms, word_problem_tables
+from scripts import (
+    kinds_measure,
+    label_rates,
+    loop_measure,
+    mixed_table,
+    pool_curves,
+    result_charts,
+    rl_arms,
+    word_problem_tables,
+)
 
 DOCS = Path(__file__).parent.parent / "docs"
 RL_ARMS = "coder_0_5b_rl"
@@ -38,6 +48,10 @@ _VALUE = {
     "sigmoid": "sigmoid of one output",
     "raw": "one output as it is",
 }
+
+
+def _stored(name: str) -> Any:
+    return json.loads((DOCS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def family_table() -> str:
@@ -62,32 +76,30 @@ def _row(family: Family, summary: str) -> str:
 @cache
 def label_costs() -> LabelCosts:
     """What `footfall bench labels --option docs=docs` measured."""
-    return LabelCosts.from_dict(json.loads((DOCS / "label_costs.json").read_text(encoding="utf-8")))
+    return LabelCosts.from_dict(_stored("label_costs"))
 
 
 @cache
 def search_costs() -> SearchCosts:
     """What `footfall bench search --option docs=docs` measured."""
-    return SearchCosts.from_dict(json.loads((DOCS / "search_costs.json").read_text(encoding="utf-8")))
+    return SearchCosts.from_dict(_stored("search_costs"))
 
 
 @cache
 def credit_gradients() -> CreditGradients:
     """What `footfall bench credit --option docs=docs` measured."""
-    return CreditGradients.from_dict(json.loads((DOCS / "credit_gradients.json").read_text(encoding="utf-8")))
+    return CreditGradients.from_dict(_stored("credit_gradients"))
 
 
 @cache
 def bench_kinds() -> Kinds:
     """What `footfall bench kinds --option docs=docs` measured."""
-    return Kinds.from_dict(json.loads((DOCS / "kinds.json").read_text(encoding="utf-8")))
+    return Kinds.from_dict(_stored("kinds"))
 
 
 def longer_kinds() -> str:
     """What it found with more passes, beside that."""
-    return after_more(
-        bench_kinds(), Kinds.from_dict(json.loads((DOCS / "kinds_longer.json").read_text(encoding="utf-8")))
-    )
+    return after_more(bench_kinds(), Kinds.from_dict(_stored("kinds_longer")))
 
 
 def _label_block(name: str) -> Callable[[], str]:
@@ -107,51 +119,70 @@ def _kinds_block(name: str) -> Callable[[], str]:
 
 
 def _words_block(name: str) -> Callable[[], str]:
-    file = DOCS / "word_problems.json"
-    return lambda: word_problem_tables.BLOCKS[name](json.loads(file.read_text(encoding="utf-8")))
+    return lambda: word_problem_tables.BLOCKS[name](_stored("word_problems"))
 
 
 def pool_tables() -> str:
-    """What `python -m scripts.pool_curves --out docs/pool_curves.json` measured."""
-    return pool_curves.tables(json.loads((DOCS / "pool_curves.json").read_text(encoding="utf-8")))
+    """What `python -m scripts.pool_curves --out docs/pool_curves.json` measured, folded."""
+    pools = _stored("pool_curves")["pools"]
+    return "\n".join(
+        folded(f"{title}: {len(shown)} rules by N", pool_curves.table(shown)) for title, shown in pools.items()
+    )
 
 
-def coder_tables() -> str:
-    """What `python -m scripts.loop evaluate` found of Qwen2.5-Coder-1.5B."""
-    found = json.loads((DOCS / "coder_1_5b.json").read_text(encoding="utf-8"))
-    return loop_measure.tables(found, shown=("final-0", "final-1", "all", "best-0", "clean", "clean-0"))
+CODER_SUMMARIES = {
+    "processbench": "ProcessBench: F1 of the first error by split, of each PRM, of length only beside it, and as published",
+    "prmbench": "PRMBench: score by category, of each PRM, of length only beside it, and as published",
+    "gsm8k-test": "GSM8K test: accuracy by N of each PRM's choices and votes, and their leads over the majority",
+    "math-500": "MATH-500: accuracy by N of each PRM's choices and votes, and their leads over the majority",
+    "labels": "What each PRM learned from, what was generated for it, and what it reaches",
+}
+"""What a folded table has inside, by its title."""
 
 
-def coder_vote_tables() -> str:
-    """The same of a PRM that was trained to vote, on later and larger pools."""
-    return loop_measure.tables(json.loads((DOCS / "coder_1_5b_votes.json").read_text(encoding="utf-8")))
-
-
-def coder_repeated_vote_tables() -> str:
-    """The same once more: fewer outcomes, two trainings, pools drawn anew."""
-    return loop_measure.tables(json.loads((DOCS / "coder_1_5b_votes_again.json").read_text(encoding="utf-8")))
+def coder_tables(name: str, *shown: str) -> str:
+    """What `python -m scripts.loop evaluate` found of Qwen2.5-Coder-1.5B, folded; of all PRMs or of those that are shown."""
+    there = loop_measure.tables_by_title(_stored(name), shown or None)
+    return "\n".join(folded(CODER_SUMMARIES[title], table) for title, table in there.items())
 
 
 def coder_mixed_table() -> str:
     """How good scores of finished solutions must be for a choice among them, by PRM; no name is in two of the files."""
-    files = ("coder_1_5b", "coder_1_5b_votes", "coder_1_5b_votes_again")
-    found = [json.loads((DOCS / f"{name}.json").read_text(encoding="utf-8")) for name in files]
+    found = map(_stored, ("coder_1_5b", "coder_1_5b_votes", "coder_1_5b_votes_again"))
     return mixed_table.table({name: facts for each in found for name, facts in each.items()})
 
 
 def coder_label_table() -> str:
     """What labels that cost as much are worth: PRMs of one kind of label each, all on the same pools."""
-    return loop_measure.label_table(json.loads((DOCS / "coder_1_5b_labels.json").read_text(encoding="utf-8")))
+    return folded(CODER_SUMMARIES["labels"], loop_measure.label_table(_stored("coder_1_5b_labels")))
+
+
+ANSWERS: dict[str, tuple[Callable[[Any], result_charts.Answer], str]] = {
+    "first-errors": (result_charts.first_errors, "coder_1_5b"),
+    "votes": (result_charts.votes, "coder_1_5b_votes"),
+    "labels-at-equal-cost": (result_charts.labels, "coder_1_5b_labels"),
+    "aggregation": (result_charts.folds, "pool_curves"),
+}
+"""What stands above the folded tables of the page of results, and the stored figures that it is made of."""
+
+
+def _answer(name: str) -> result_charts.Answer:
+    answer, file = ANSWERS[name]
+    return answer(_stored(file))
+
+
+def _answer_block(name: str) -> Callable[[], str]:
+    return lambda: _answer(name).block
 
 
 def kind_tables() -> str:
     """What `python -m scripts.kinds evaluate` found of kinds of PRMs on a real model."""
-    return kinds_measure.tables(json.loads((DOCS / "real_kinds.json").read_text(encoding="utf-8")))
+    return kinds_measure.tables(_stored("real_kinds"))
 
 
 def lab_model_table() -> str:
     """What `python -m scripts.measure_lab_model` found of the lab's model, one row a world and tier."""
-    found = json.loads((DOCS / "lab_model.json").read_text(encoding="utf-8"))["measured"]
+    found = _stored("lab_model")["measured"]
     head = (
         "| world | one sample right | asked to check | errors that are decisions | nats at decisions, step openings, others | "
         "probe AUC, first errors | all steps |\n|---|---:|---:|---:|---:|---:|---:|\n"
@@ -177,9 +208,11 @@ def _lab_model_row(name: str, facts: dict[str, Any]) -> str:
 
 def rl_rows() -> str:
     """What the ledger says of policies that are tables, one row a claim; main claims in bold."""
-    rows = json.loads((DOCS / "ledger.json").read_text(encoding="utf-8"))
-    head = "| system | claim | baseline → method | effect | interval | verdict |\n|---|---|---|---:|---:|---|\n"
-    return head + "".join(_rl_row(row) for row in rows if row["world"] == "tables")
+    rows = _stored("ledger")
+    shown = [_rl_row(row) for row in rows if row["world"] == "tables"]
+    names = ("system", "claim", "baseline → method", "effect", "95% interval", "seeds", "verdict")
+    head = f"| {' | '.join(names)} |\n|---|---|---|---:|---:|---:|---|\n"
+    return folded(f"All {len(shown)} claims on policies that are tables", head + "".join(shown))
 
 
 def _rl_row(row: dict[str, Any]) -> str:
@@ -187,7 +220,8 @@ def _rl_row(row: dict[str, Any]) -> str:
     low, high = row["ci95"]
     means = " → ".join(_mean_of(row[arm], row["scale"]) for arm in ("baseline", "method"))
     name = f"[{row['name']}](ledger.md#{row['name']})"
-    return f"| {name} | {claim} | {means} | {row['effect']:+.3f} | {low:+.3f} to {high:+.3f} | {row['verdict']} |\n"
+    effect = f"{row['effect']:+.3f} | {low:+.3f} to {high:+.3f} | {row['seeds']}"
+    return f"| {name} | {claim} | {means} | {effect} | {row['verdict']} |\n"
 
 
 def _mean_of(arm: str, scale: str) -> str:
@@ -198,12 +232,14 @@ def _mean_of(arm: str, scale: str) -> str:
 
 def both_scales() -> str:
     """Claims whose two arms have rows of the lab and of real models."""
-    rows = json.loads((DOCS / "ledger.json").read_text(encoding="utf-8"))
+    rows = _stored("ledger")
     arms = [(row["name"], row["baseline"], row["method"]) for row in rows]
     by_scale: list[dict[tuple[str, str, str], list[str]]] = [{arm: [] for arm in arms} for _ in range(2)]
     for arm, row in zip(arms, rows, strict=True):
         where = "" if row["tier"] == "lab" else f" ({row['world']})"
-        by_scale[row["tier"] == "real"][arm].append(f"{row['effect']:+.3f} {row['verdict']}{where}")
+        low, high = row["ci95"]
+        told = f"{row['effect']:+.3f} [{low:+.3f}, {high:+.3f}] {row['verdict']}{where}"
+        by_scale[row["tier"] == "real"][arm].append(told)
     lab, real = by_scale
     both = [arm for arm in lab if lab[arm] and real[arm]]
     lines = [
@@ -211,23 +247,25 @@ def both_scales() -> str:
         f"| {'; '.join(real[name, baseline, method])} |\n"
         for name, baseline, method in both
     ]
-    said = f"{len(both)} comparisons of {len({name for name, *_ in both})} systems have rows at both scales:\n\n"
+    systems = len({name for name, *_ in both})
+    said = (
+        f"{len(both)} comparisons of {systems} systems have rows at both scales; effects with their 95% intervals:\n\n"
+    )
     return said + "| system | baseline → method | lab | real models |\n|---|---|---|---|\n" + "".join(lines)
 
 
 def rl_arms_found() -> dict[str, Any]:
     """What `python -m scripts.rl_arms RUNS --out docs/coder_0_5b_rl.json` stored; nothing before there are runs."""
-    file = DOCS / f"{RL_ARMS}.json"
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    found: dict[str, Any] = _stored(RL_ARMS) if (DOCS / f"{RL_ARMS}.json").exists() else {}
     return found
 
 
 TABLES: dict[str, Callable[[], str]] = {
     "families": family_table,
     "pools": pool_tables,
-    "coder": coder_tables,
-    "coder-votes": coder_vote_tables,
-    "coder-votes-again": coder_repeated_vote_tables,
+    "coder": lambda: coder_tables("coder_1_5b", "final-0", "final-1", "all", "best-0", "clean", "clean-0"),
+    "coder-votes": lambda: coder_tables("coder_1_5b_votes"),
+    "coder-votes-again": lambda: coder_tables("coder_1_5b_votes_again"),
     "coder-labels": coder_label_table,
     "coder-mixed": coder_mixed_table,
     "label-rates": label_rates.table,
@@ -237,6 +275,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "rl-rows": rl_rows,
     "both-scales": both_scales,
     "rl-arms": lambda: rl_arms.block(rl_arms_found(), RL_ARMS),
+    **{name: _answer_block(name) for name in ANSWERS},
     **{name: _label_block(name) for name in LABELS.blocks},
     **{name: _search_block(name) for name in SEARCH.blocks},
     **{name: _credit_block(name) for name in CREDIT.blocks},
@@ -258,6 +297,9 @@ def made() -> dict[Path, str]:
     drawn |= KINDS.charts(bench_kinds())
     if found := rl_arms_found():
         drawn |= rl_arms.charts(found, RL_ARMS)
+    for name in ANSWERS:
+        for picture in _answer(name).pictures:
+            drawn |= picture.files
     charts = {DOCS / file: chart + "\n" for file, chart in drawn.items()}
     # Its outcomes stay; intervals are made of them again.
     charts[DOCS / "search_costs.json"] = json.dumps(searched.to_dict(), indent=2) + "\n"

@@ -42,7 +42,8 @@ def test_rates_of_labels_are_those_of_the_plans_records() -> None:
 def test_claims_at_both_scales_are_counted_by_their_arms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def row(tier: str, method: str, verdict: str, world: str = "arithmetic") -> dict[str, object]:
         arms = {"baseline": "majority", "method": method}
-        return {"name": "votes", "tier": tier, "effect": 0.1, "verdict": verdict, "world": world, **arms}
+        effect = {"effect": 0.1, "ci95": [-0.05, 0.25], "verdict": verdict}
+        return {"name": "votes", "tier": tier, "world": world, **effect, **arms}
 
     rows = [row("lab", "weighted", "holds"), row("lab", "hybrid", "holds"), row("real", "other", "holds", "MATH-500")]
     rows += [row("real", "weighted", "undecided", on) for on in ("GSM8K test", "MATH-500")]
@@ -50,4 +51,5 @@ def test_claims_at_both_scales_are_counted_by_their_arms(tmp_path: Path, monkeyp
     monkeypatch.setattr(write_tables, "DOCS", tmp_path)
     told = write_tables.both_scales()
     assert told.startswith("1 comparisons of 1 systems")
-    assert "| majority → weighted | +0.100 holds | +0.100 undecided (GSM8K test); +0.100 undecided (MATH-500) |" in told
+    effect = "+0.100 [-0.050, +0.250]"
+    assert f"| {effect} holds | {effect} undecided (GSM8K test); {effect} undecided (MATH-500) |" in told

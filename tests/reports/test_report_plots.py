@@ -145,6 +145,13 @@ def test_a_chart_of_nothing_is_refused() -> None:
         bar_chart([BarGroup("g", [])], label="b", x_label="x")
 
 
+def test_a_bar_of_several_series_has_the_mark_that_the_legend_has_so_that_colour_is_not_all() -> None:
+    told = bar_chart([BarGroup("MATH", [Bar("ours", 0.5), Bar("theirs", -0.1)])], label="b", x_label="F1")
+    assert told.count("<circle") == 2 and told.count("<polygon") == 2, "one in the legend, one beside the value"
+    alone = bar_chart([BarGroup("MATH", [Bar("ours", 0.5)])], label="b", x_label="F1")
+    assert 'class="mark"' not in alone
+
+
 def test_mean_absolute_error_on_a_worked_example() -> None:
     # |0.25 - 0.5| = 0.25 and |1 - 0.9| = 0.1
     assert mean_absolute_error([(0.5, 0.25), (0.9, 1.0)]) == pytest.approx(0.175)

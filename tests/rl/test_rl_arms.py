@@ -74,11 +74,16 @@ def test_every_curve_is_drawn_and_shown(runs: Path) -> None:
     found = rl_arms.gathered(rl_arms.runs_in([runs / "outcome-0", runs / "sum-0"]))
     charts = rl_arms.charts(found, "x")
     names = {"accuracy", "reward", "reward-sum", "tokens", "steps", "kl", "entropy"}
-    assert set(charts) == {f"x-{name}.svg" for name in names}, (
+    assert set(charts) == {f"x-{name}{width}.svg" for name in names for width in ("", "-narrow")}, (
         "a sum is no number between 0 and 1, and has its own axis"
     )
-    assert all(f"({file})" in rl_arms.block(found, "x") for file in charts)
-    assert "sum" not in charts["x-reward.svg"] and "held-out accuracy by update" in charts["x-accuracy.svg"]
+    told = rl_arms.block(found, "x")
+    assert all(f'="{file}"' in told for file in charts)
+    said = "held-out accuracy by update, from the first point to the last: outcome 20.0% → 60.0%, sum 20.0% → 10.0%"
+    assert "sum" not in charts["x-reward.svg"] and said in charts["x-accuracy.svg"] and f'alt="{said}"' in told
+    shown, *folds = told.split("<details")
+    assert "x-accuracy.svg" in shown and "x-reward-sum.svg" in shown and "x-kl.svg" not in shown
+    assert len(folds) == 2 and "| exploit pays: thanks |" in folds[0] and "x-kl.svg" in folds[1]
 
 
 def test_runs_that_cannot_be_compared_are_refused(runs: Path, tmp_path: Path) -> None:

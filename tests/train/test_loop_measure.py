@@ -113,11 +113,13 @@ def test_prms_with_scores_of_fewer_samples_stand_in_the_table_of_those_with_more
     for name, known in (("p", traces[::2]), ("more", traces)):
         write_scores(out, name, "math-500", {("math-500", t.id): [0.9 if t.correct else 0.2] for t in known})
     lines = loop_measure.tables(loop_measure.evaluate(out, out, seed=0)).splitlines()
-    assert "|  | N = 1 | N = 2 | N = 4 |" in lines
+    assert "| accuracy in percent | N = 1 | N = 2 | N = 4 |" in lines
     right, half, most = "100.0 [100.0, 100.0]", "50.0 [50.0, 50.0]", "83.3 [83.3, 83.3]"
-    assert f"| any right | {half} | {most} | {right} |" in lines, "of the pool of four"
+    assert f"| any right, 30 problems, 4 samples of each | {half} | {most} | {right} |" in lines
     assert f"| more: best of N, last | {half} | {most} | {right} |" in lines
-    assert f"| p: best of N, last | {right} | {right} |  |" in lines, "its two candidates are all right"
+    own = f"| majority, 30 problems, 2 samples of each | {right} | {right} |  |"
+    assert own in lines, "the leads of a PRM are over the majority of its own candidates"
+    assert lines.index(own) < lines.index(f"| p: best of N, last | {right} | {right} |  |"), "which are all right"
 
 
 def test_equal_answers_of_many_problems_are_found_by_several_processes() -> None:

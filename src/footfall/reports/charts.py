@@ -214,7 +214,7 @@ def _ends(series: Sequence[Series], slots: Sequence[int], names: Sequence[str], 
     return join(*parts)
 
 
-_BAR, _GAP, _BETWEEN, _LABEL = 16.0, 4.0, 16.0, 20.0
+_BAR, _GAP, _BETWEEN, _LABEL, _MARK = 16.0, 4.0, 16.0, 20.0, 12.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ def bar_chart(
     form: Format = "percent",
     width: float = 760,
 ) -> Markup:
-    """Groups of bars from zero, one colour a series. Long group names go above their bars."""
+    """Groups of bars from zero, one colour a series and, of several, one mark beside the value. Long group names go above."""
     bars = [bar for group in groups for bar in group.bars]
     if not bars:
         raise ValueError(f"bar chart {label!r} has no bars")
@@ -256,12 +256,13 @@ def bar_chart(
     widest = max(text_width(g.label) for g in groups)
     beside = widest <= 0.3 * width
     keys = [(slot, name) for name, slot in slots.items()]
-    top, y = heading(title, subtitle, width, keys if len(keys) > 1 else ())
+    marked = len(keys) > 1
+    top, y = heading(title, subtitle, width, keys if marked else ())
     values = [v for b in bars for v in (b.value, b.low, b.high) if v is not None]
-    room = 8 + max(text_width(shown(b.value, form)) for b in bars)
+    room = 8 + (_MARK if marked else 0) + max(text_width(shown(b.value, form)) for b in bars)
     left = 16 + (widest + 18 if beside else 0) + (room if min(values) < 0 else 0)
     x = Scale(*span(values, form, zero=True), left, width - 16 - room)
-    body, bottom = _groups(groups, slots, x, y + 12, beside, form)
+    body, bottom = _groups(groups, slots, x, y + 12, beside, form, marked)
     frame = Frame(left, y + 6, width - 16 - room, bottom)
     return canvas(
         width, bottom + 52, label, top, bottom_axis(x, frame, x_label, form, grid=True), body, _zero(x, frame)
@@ -269,7 +270,7 @@ def bar_chart(
 
 
 def _groups(
-    groups: Sequence[BarGroup], slots: dict[str, int], x: Scale, y: float, beside: bool, form: Format
+    groups: Sequence[BarGroup], slots: dict[str, int], x: Scale, y: float, beside: bool, form: Format, marked: bool
 ) -> tuple[Markup, float]:
     """All groups from the top down, and where they end."""
     parts = []
@@ -281,13 +282,13 @@ def _groups(
             parts.append(element("text", clip(group.label, x.end - 16), class_="halo", x=16, y=y + 11))
             y += _LABEL
         for bar in group.bars:
-            parts.append(_bar(group, bar, slots[bar.series], x, y, form))
+            parts.append(_bar(group, bar, slots[bar.series], x, y, form, marked))
             y += _BAR + _GAP
         y += _BETWEEN - _GAP
     return join(*parts), y - _BETWEEN / 2
 
 
-def _bar(group: BarGroup, bar: Bar, slot: int, x: Scale, y: float, form: Format) -> Markup:
+def _bar(group: BarGroup, bar: Bar, slot: int, x: Scale, y: float, form: Format, marked: bool) -> Markup:
     zero, end = x(0), x(bar.value)
     reach = [end]
     said = f"{group.label}, {bar.series}: {shown(bar.value, form)}"
@@ -300,12 +301,14 @@ def _bar(group: BarGroup, bar: Bar, slot: int, x: Scale, y: float, form: Format)
         whisker = element("path", class_="bar-whisker", d=line + caps)
         reach += [low, high]
     negative = bar.value < 0
+    outer, away = (min(reach), -1) if negative else (max(reach), 1)
+    mark = marker(slot, outer + away * (_MARK / 2 + 4), y + _BAR / 2) if marked else Markup()
     text = element(
         "text", shown(bar.value, form), class_="small", y=y + _BAR / 2 + 4.5,
-        x=min(reach) - 7 if negative else max(reach) + 7, text_anchor="end" if negative else None,
+        x=outer + away * (7 + (_MARK if marked else 0)), text_anchor="end" if negative else None,
     )  # fmt: skip
     box = element("rect", class_="bar", x=min(zero, end), y=y, width=abs(end - zero), height=_BAR, rx=2)
-    return element("g", element("title", said), box, whisker, text, class_=f"c{slot % SLOTS}")
+    return element("g", element("title", said), box, whisker, mark, text, class_=f"c{slot % SLOTS}")
 
 
 def _zero(x: Scale, frame: Frame) -> Markup:
