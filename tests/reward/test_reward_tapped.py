@@ -246,7 +246,7 @@ def test_one_layer_s_attention_is_held_at_a_time() -> None:
 
 def test_an_attention_around_another_shows_its_map_once() -> None:
     """GPT-Neo's layers were counted twice, and the decoder was refused."""
-    shape = {"vocab_size": 32, "hidden_size": 16, "num_layers": 2, "num_heads": 2}
+    shape: dict[str, Any] = {"vocab_size": 32, "hidden_size": 16, "num_layers": 2, "num_heads": 2}
     backbone = GPTNeoModel(
         GPTNeoConfig(**shape, attention_types=[[["global"], 2]], bos_token_id=0, eos_token_id=0)
     ).eval()
