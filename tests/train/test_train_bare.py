@@ -19,6 +19,7 @@ from footfall.train.data import make_examples
 from footfall.train.memory import size_of
 from footfall.train.objectives import fitted_to, make_objective
 from footfall.types import Judged, Judgement
+from tests.reward.families.zoo import adapter_folder
 from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
 from tests.reward.tiny_models import trace
 from tests.test_gguf import write_gguf
@@ -88,20 +89,38 @@ def test_a_prm_to_go_on_from_is_counted_as_it_reads(change: dict[str, Any], lm: 
         assert agree(published, replace(PLAIN, objective="ce", family=first.as_family)) == agree(lm, first)
 
 
+def test_a_published_adapter_is_counted_as_the_model_that_it_is_merged_into(lm: Path, tmp_path: Path) -> None:
+    """It has no configuration of a decoder, and was refused for that."""
+    adapter_folder(tmp_path / "Math-psa", lm, qwen_tokenizer(), ["q_proj", "v_proj"])
+    assert agree(tmp_path / "Math-psa", PLAIN)
+
+
+def test_what_a_prm_to_go_on_from_cannot_become_is_refused_by_the_estimate_too(lm: Path, tmp_path: Path) -> None:
+    """Figures were given for trainings that are refused: other adapters, none before, another family's head."""
+    pytest.importorskip("peft")
+    plain, lora = (
+        train_prm(rows(), lm, replace(PLAIN, lora_rank=rank), tmp_path / str(rank)).folder for rank in (None, 2)
+    )
+    refused: list[tuple[Path, dict[str, Any], str]] = [
+        (plain, {"lora_rank": 2}, "was trained without lora; a further training cannot change that"),
+        (lora, {"lora_rank": 4}, "has adapters of rank 2; a further training cannot make it 4"),
+        (lora, {"lora_rank": 2, "lora_alpha": 9}, "has adapters of alpha 4; a further training cannot make it 9"),
+        (plain, {"as_family": "trl", "objective": "ce"}, "has a head of its own .* leave --as out to go on from it"),
+    ]
+    for source, change, message in refused:
+        config = replace(PLAIN, **change)
+        objective = make_objective(config.objective, config.objective_options)
+        for made in (bare_model, fresh_model):
+            with pytest.raises(ValueError, match=message):
+                made(str(source), config, objective)
+
+
 def test_the_command_says_the_tokens_of_the_view_and_refuses_what_the_run_refuses(
     lm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_parquet(tmp_path / "judged.parquet", rows(), "judged")
-    words = [
-        "train",
-        "--data",
-        str(tmp_path / "judged.parquet"),
-        "--backbone",
-        str(lm),
-        "--device",
-        "cpu",
-        "--estimate",
-    ]
+    data = ["--data", str(tmp_path / "judged.parquet")]
+    words = ["train", *data, "--backbone", str(lm), "--device", "cpu", "--estimate"]
 
     def longest(*more: str) -> int:
         assert cli.main([*words, "--json", *more]) == 0

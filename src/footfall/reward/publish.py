@@ -37,7 +37,7 @@ def publishable(name: str) -> Family:
 def begin_as(source: str | Path, name: str, dtype: torch.dtype, seed: int) -> PRM:
     """A plain decoder in a family's layout, with a fresh head of the family's shape and its read-out."""
     family, seen = publishable(name), evidence(source)
-    _refuse_head(seen, name)
+    refuse_head(seen, name)
     check_kind(family, seen.config.get("model_type"), source)
     backbone = backbones.load_backbone(str(source), dtype)
     if family.match.architectures and (made := _architecture(family, backbone)) not in family.match.architectures:
@@ -83,7 +83,7 @@ def add_tokens(family: Family, tokenizer: Any, backbone: backbones.Backbone) -> 
             backbones.add_marker(tokenizer, backbone, token)
 
 
-def _refuse_head(seen: Evidence, name: str) -> None:
+def refuse_head(seen: Evidence, name: str) -> None:
     """A PRM's trained head would be lost without a word."""
     own = CONFIG_FILE if (seen.folder / CONFIG_FILE).is_file() else None
     own = own or next((tensor for tensor in seen.tensors.names if tensor.startswith(("score.", "v_head."))), None)

@@ -13,13 +13,13 @@ import torch
 from footfall.damaged import json_of, naming
 from footfall.gguf.container import is_gguf
 from footfall.loading import check_folder, load_tokenizer, quiet
-from footfall.reward.backbone import Backbone, add_marker, context_length, load_backbone
+from footfall.reward.backbone import Backbone, add_marker, base_of, context_length, is_adapter, load_backbone
 from footfall.reward.checkpoint import evidence, language_family
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig
 from footfall.reward.family import Family, families, recognise, recognise_prm
 from footfall.reward.heads import Head, LinearHead, linear
 from footfall.reward.prm import PRM, stored_config
-from footfall.reward.publish import add_tokens, check_kind, publishable
+from footfall.reward.publish import add_tokens, check_kind, publishable, refuse_head
 from footfall.train.begin import as_published, continued, limited, refuse_unfit
 from footfall.train.config import TrainConfig
 from footfall.train.objectives import Objective
@@ -37,6 +37,8 @@ def bare_model(source: str, config: TrainConfig, objective: Objective) -> PRM:
             "beside it: leave --estimate out"
         )
     if config.as_family is not None:
+        if _has_weights(source):
+            refuse_head(evidence(source), config.as_family)
         return limited(_of_family(source, publishable(config.as_family), config, begun=True), config)
     if (Path(source) / CONFIG_FILE).is_file():
         return continued(_stored(source), source, config, objective)
@@ -51,6 +53,10 @@ def bare_model(source: str, config: TrainConfig, objective: Objective) -> PRM:
     )  # fmt: skip
 
 
+def _has_weights(source: str | Path) -> bool:
+    return any(Path(source).glob("*.safetensors"))
+
+
 def _decoder(source: str | Path) -> Backbone:
     """Its shapes, from its configuration alone; a GGUF file has that among its weights."""
     from transformers import AutoConfig, AutoModel
@@ -58,7 +64,7 @@ def _decoder(source: str | Path) -> Backbone:
     if is_gguf(source):
         return load_backbone(source, torch.bfloat16).to("meta")
     decoders: Any = AutoModel
-    if any(Path(source).glob("*.safetensors")):
+    if _has_weights(source):
         check_folder(source)
     with naming(source), quiet(), torch.device("meta"):
         return decoders.from_config(AutoConfig.from_pretrained(source, trust_remote_code=False))
@@ -73,7 +79,8 @@ def _stored(source: str) -> PRM:
         add_marker(load_tokenizer(known.backbone if known.lora else source), decoder, known.marker)
     model = PRM(decoder, load_tokenizer(source), known, source=source)
     if known.lora:
-        model.adapt(int(json_of(folder / "adapter_config.json")["r"]), None, 0)
+        adapters = json_of(folder / "adapter_config.json")
+        model.adapt(int(adapters["r"]), int(adapters["lora_alpha"]), 0)
     return model
 
 
@@ -81,7 +88,7 @@ def _published(source: str, asked: str | None) -> Family | None:
     """The family that `footfall.reward.checkpoint:to_train` reads it as; of what has no weights here its name decides."""
     if asked == FOOTFALL:
         return None
-    if any(Path(source).glob("*.safetensors")):
+    if _has_weights(source):
         seen = evidence(source)
         return recognise_prm(seen) if asked is None else recognise(seen, asked)
     if asked is not None:
@@ -91,7 +98,9 @@ def _published(source: str, asked: str | None) -> Family | None:
 
 def _of_family(source: str, family: Family, config: TrainConfig, begun: bool) -> PRM:
     """A PRM in a published family's layout; where it is `begun` here, tokens that it reads at are put into its vocabulary."""
-    decoder, tokenizer = _decoder(source), load_tokenizer(source)
+    adapter = not begun and is_adapter(Path(source))  # it is merged before it is trained
+    decoder = _decoder(base_of(Path(source), None) if adapter else source)
+    tokenizer = evidence(source).tokenizer if adapter else load_tokenizer(source)
     if begun:
         check_kind(family, decoder.config.model_type, source)
         add_tokens(family, tokenizer, decoder)

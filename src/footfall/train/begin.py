@@ -32,9 +32,6 @@ def fresh_model(backbone: str | Path | PRM, config: TrainConfig, objective: Obje
         return limited(begin_as(backbone, config.as_family, dtype, config.seed), config)
     if (Path(backbone) / CONFIG_FILE).is_file():
         known = PRM.load(backbone, device="cpu", dtype=torch.float32, trainable=True)
-        if config.lora_rank is not None and not known.prm_config.lora:
-            raise ValueError(f"{backbone} was trained without lora; a further training cannot change that")
-        _refuse_other_adapters(known, str(backbone), config)
         known.head.requires_grad_(True)
     elif config.family != FOOTFALL:
         known = to_train(backbone, config.family, dtype)
@@ -63,6 +60,7 @@ def fresh_model(backbone: str | Path | PRM, config: TrainConfig, objective: Obje
 def continued(model: PRM, source: str, config: TrainConfig, objective: Objective) -> PRM:
     """A PRM to go on from; its layout and head stay what they were, but named outputs may take the place of its value."""
     known = model.prm_config
+    _refuse_other_adapters(model, source, config)
     if config.marker not in (None, known.marker):
         raise ValueError(f"{source} reads at {known.marker!r}; a further training cannot change that")
     if config.heads not in (0, known.heads):
@@ -96,6 +94,8 @@ def _refuse_other_adapters(model: PRM, source: str, config: TrainConfig) -> None
     """Adapters to go on from have the shape that they were made with."""
     if config.lora_rank is None:
         return
+    if not model.prm_config.lora:
+        raise ValueError(f"{source} was trained without lora; a further training cannot change that")
     stored: Any = model.backbone.peft_config["default"]
     for name, asked, known in (("rank", config.lora_rank, stored.r), ("alpha", config.lora_alpha, stored.lora_alpha)):
         if asked not in (None, known):
