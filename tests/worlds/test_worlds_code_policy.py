@@ -15,7 +15,7 @@ from footfall.registry import create
 from footfall.types import Json, Problem, Step, Trajectory
 from footfall.worlds import ExactValueJudge, StepTruth
 from footfall.worlds.code import CodePolicy, CodeWorld
-from footfall.worlds.code.world import START, State, advance
+from footfall.worlds.code.reading import START, State, advance
 
 WORLD = CodeWorld()
 POLICY = CodePolicy()
