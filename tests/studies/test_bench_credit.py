@@ -167,6 +167,15 @@ def judged(**directions: Mapping[str, float | None]) -> CreditGradients:
     return CreditGradients(CreditPlan(judges=judges), Interval(0.3, 0.2, 0.4), tuple(rows))
 
 
+def test_how_wide_intervals_are_is_said_of_directions_and_in_shares_of_the_rollouts() -> None:
+    said = CREDIT.blocks["credit-gradients-sizes"]
+    without = judged(a={"exact": 0.99})
+    assert "4 groups of 8 rollouts." in said(without) and "interval" not in said(without), "one seed has none"
+    figures = {"direction": Interval(0.9, 0.85, 0.95), "rollouts": Interval(40.0, 30.0, 50.0)}
+    known = replace(without, rows=tuple(replace(row, figures=figures) for row in without.rows))
+    assert "0.100 wide at the median and 0.10 at most for directions; for rollouts 50% of the figure" in said(known)
+
+
 def test_a_credit_without_a_direction_stands_last_and_is_not_called_sound() -> None:
     found = judged(
         lost={"noisy": None, "exact": 0.99}, late={"noisy": 0.99, "exact": None}, kept={"noisy": 0.96, "exact": 0.97}

@@ -153,6 +153,15 @@ def test_advice_names_the_best_and_who_is_not_clearly_behind() -> None:
     assert rows[0] == "| `a` | 90.0 | 0 | 500.0 |" and [row.split("`")[1] for row in rows] == ["a", "b", "c"]
 
 
+def test_a_bar_of_the_chart_has_its_interval_over_seeds_and_of_one_seed_none() -> None:
+    several = made(("a", 0.9, 0.5))
+    (row,) = several.rows
+    alone = {name: Interval(each.value, math.nan, math.nan) for name, each in row.figures.items()}
+    one = replace(several, rows=(replace(row, figures=alone),))
+    assert 'bar-whisker" d=' in KINDS.charts(several)["kinds-f1.svg"]
+    assert 'bar-whisker" d=' not in KINDS.charts(one)["kinds-f1.svg"]
+
+
 def test_what_more_passes_bring_stands_beside_what_fewer_brought() -> None:
     found, more = made(("a", 0.9, 0.5), ("b", 0.2, 0.5)), made(("b", 0.8, 0.7), ("a", 0.7, 0.6), ("new", 0.9, 0.9))
     longer = replace(more, plan=replace(more.plan, passes=20, labels=("noised", "exact"), sizes=("12", "24")))

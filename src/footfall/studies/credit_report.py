@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 
 from markupsafe import Markup
 
@@ -152,12 +153,35 @@ class CreditStudy:
         """What the page of the documentation shows between its marks, from the figures alone."""
         return {
             "credit-gradients-advice": lambda found: advice(found) + "\n",
+            "credit-gradients-sizes": lambda found: how_sure(found) + "\n",
             "credit-gradients-charts": lambda found: "\n".join(
                 f"![{words(found)}]({self.docs}-{name}.svg)\n" for name, _, words in _CHARTS
             ),
             "credit-gradients-table": _table,
             "credit-gradients-batches": _batches,
         }
+
+
+def how_sure(found: CreditGradients) -> str:
+    """What the figures were measured on, and how wide their intervals are."""
+    plan = found.plan
+    said = (
+        f"Measured on {plan.seeds} policies that are tables ({plan.depth} right steps and an answer, {plan.horizon} steps at "
+        f"most; {found.accuracy.value:.1%} right), by {plan.batches} batches a policy of {plan.groups} groups of {plan.size} "
+        "rollouts."
+    )
+    directions, rollouts = (
+        [row.figures[name] for row in found.rows if name in row.figures and math.isfinite(row.figures[name].low)]
+        for name in ("direction", "rollouts")
+    )
+    if not directions or not rollouts:
+        return said
+    wide = [each.high - each.low for each in directions]
+    shares = [(each.high - each.low) / each.value for each in rollouts]
+    return (
+        f"{said} 95% intervals over the policies: {median(wide):.3f} wide at the median and {max(wide):.2f} at most for "
+        f"directions; for rollouts {median(shares):.0%} of the figure at the median and {max(shares):.0%} at most."
+    )
 
 
 def _table(found: CreditGradients) -> str:

@@ -10,6 +10,7 @@ from statistics import fmean
 
 from markupsafe import Markup
 
+from footfall.metrics.intervals import Interval
 from footfall.reports.charts import Bar, BarGroup, bar_chart
 from footfall.reports.pages import Section, figure, paragraph, report, responsive, table
 from footfall.store import Run
@@ -257,12 +258,17 @@ def _chart(found: Kinds, name: str, words: str, width: float = 760) -> Markup:
     order = [row.kind for row in found.of(found.plan.labels[0], size)]
     groups = [
         BarGroup(kind, [
-            Bar(labels, row.figures[name].value)
+            _bar(labels, row.figures[name])
             for labels in found.plan.labels if (row := rows.get((kind, labels))) and name in row.figures
         ])
         for kind in order
     ]  # fmt: skip
     return bar_chart(groups, label=words, x_label=name.replace("_", " "), form="number", width=width)
+
+
+def _bar(labels: str, found: Interval) -> Bar:
+    """With its interval over seeds; one seed has none."""
+    return Bar(labels, *found) if math.isfinite(found.low) else Bar(labels, found.value)
 
 
 KINDS = KindStudy()
