@@ -19,7 +19,6 @@ from footfall.formats.problems import PROMPTS
 from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatError
 from footfall.formats.renaming import check_names, keeping, problem_suggestion, renamed, suggestion
 from footfall.formats.rows import Format
-from footfall.formats.signs import Signs
 from footfall.formats.solutions import Solutions
 from footfall.hashing import pinned
 from footfall.registry import create, parts
@@ -87,7 +86,7 @@ def _rows(
 ) -> Iterator[Judged]:
     """The rows of all records, in the format that is chosen by the first of them that can be read."""
     format: Format | None = None
-    pin, signs = _pin(source), Signs()
+    pin, signs = _pin(source), dict[bool, int]()
     check_names(names or {})
     for record in iter_fields(source, line_limit, bad=bad):
         try:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from footfall.formats.signs import Signs
 from footfall.formats.solutions import Solution, Solutions
 from footfall.terminal import one_line
 from footfall.types import Json
@@ -107,8 +106,8 @@ class Fields:
     """Names an image by its content, before any id is made of it; a `ValueError` says what is wrong with the image."""
     solutions: Callable[[str], Solution] | None = None
     """Cuts a solution that is one text into steps."""
-    signs: Signs | None = None
-    """What the `labels` of the other records of the file are."""
+    signs: dict[bool, int] | None = None
+    """Where the first `labels` of the file stand that have a -1 (True), and a 0 but no -1 (False): a 0 differs between them."""
     called: Mapping[str, str] = field(default_factory=dict)
     """What the user's record calls a field that has been renamed (`--map`); no name inside another object."""
 
