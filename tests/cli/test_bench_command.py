@@ -174,6 +174,10 @@ def test_a_judge_that_is_measured_on_the_labels_it_was_trained_on_comes_with_a_c
         notes = told(capsys, "bench", "steps", *words)["notes"]
         assert ["was trained on these labels" in note for note in notes] == [True] * cautions
         assert ("caution" in told(capsys, "calibrate", *words)) == bool(cautions)
+    with Path("learned.jsonl").open("a", encoding="utf-8") as stream:
+        stream.write('\n{"problem": "?", "steps": ["nobody has labelled this"]}')  # a training counts it in its data
+    monkeypatch.setattr(Constant, "traits", Traits(trained_on=data_key(read("learned.jsonl"))), raising=False)
+    assert "caution" in told(capsys, "calibrate", "--data", "learned.jsonl", "--judge", "always-right")
 
 
 def test_the_oracle_finds_everything(capsys: pytest.CaptureFixture[str]) -> None:

@@ -430,7 +430,9 @@ def test_a_killed_run_in_an_object_store_that_asked_anew_goes_on_with_its_own_re
     edition = mark.read_text()
     mark.write_text("0/../../../elsewhere")
     assert cli.main(list(words)) == 2
-    assert "is no mark of a run; remove it" in capsys.readouterr().err, "others write there, and it names files"
+    assert "is no mark of a run; remove it, or begin anew with --fresh" in capsys.readouterr().err, (
+        "others write there, and it names files"
+    )
     mark.write_text(edition)
     other = tmp_path / "other"
     other.mkdir()

@@ -247,9 +247,8 @@ def test_one_layer_s_attention_is_held_at_a_time() -> None:
 def test_an_attention_around_another_shows_its_map_once() -> None:
     """GPT-Neo's layers were counted twice, and the decoder was refused."""
     shape: dict[str, Any] = {"vocab_size": 32, "hidden_size": 16, "num_layers": 2, "num_heads": 2}
-    config = GPTNeoConfig(**shape, attention_types=[[["global"], 2]], bos_token_id=0, eos_token_id=0)
-    build: Any = GPTNeoModel
-    backbone = build(config).eval()
+    made: Any = GPTNeoModel
+    backbone = made(GPTNeoConfig(**shape, attention_types=[[["global"], 2]], bos_token_id=0, eos_token_id=0)).eval()
     backbone.set_attn_implementation("eager")
     maps: list[torch.Tensor] = []
     with torch.inference_mode(), each_map(backbone, maps.append):

@@ -194,7 +194,14 @@ def test_settings_in_the_config_of_verl_that_do_nothing_are_refused(
     [
         ({"agregate": "min"}, "algorithm.footfall has no 'agregate'; did you mean 'aggregate'"),
         ({"colour": 1}, "has no 'colour'; there are: credit, filter, judge, outcome"),
-        ({"filter": {"remove": 2}}, "algorithm.footfall.filter says remove and no name: set its name too"),
+        (
+            {"filter": {"remove": 2}},
+            "algorithm.footfall.filter is {'remove': 2}, without a name: set algorithm.footfall.filter.name",
+        ),
+        (
+            {"judge": "truth-arithmetic"},
+            "judge is 'truth-arithmetic', without a name: set algorithm.footfall.judge.name",
+        ),
     ],
 )
 def test_a_key_of_the_config_that_nothing_reads_is_named(said: dict[str, Any], message: str) -> None:

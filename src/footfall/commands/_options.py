@@ -94,7 +94,8 @@ class ReadOptions:
     limit: int | None = None
     """Take only so many: the first traces or problems; for bench, cases from all over the data. The result says of how many."""
     map: tuple[str, ...] = ()
-    """Field names of your own, e.g. --map problem=question_text steps=cot; also answer=, reference=, labels=, id=, …"""
+    """Field names of your own, e.g. --map problem=question_text steps=cot; also answer=, reference=, labels=, ratings=, id=, …
+    A name with dots leads into a field: problem=doc.question."""
 
     @property
     def names(self) -> dict[str, str]:

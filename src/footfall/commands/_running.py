@@ -154,13 +154,15 @@ def edition_of(config: RunConfig, folder: Path, again: bool) -> str:
     fresh = config.run.fresh or half
     if not fresh and (begun := _begun(folder / _MARK) if place is None else place.text(_MARK)) is not None:
         if not _EDITION.fullmatch(begun):  # it is part of files' names, and others may write there
-            raise RunError(f"{config.run.out or folder}/{_MARK} is no mark of a run; remove it, and the run asks anew")
+            raise RunError(
+                f"{config.run.out or folder}/{_MARK} is no mark of a run; remove it, or begin anew with --fresh"
+            )
         return begun
     return f"{time.time_ns():020d}" if again or fresh else ""  # the last is found first, so names grow
 
 
 def _begun(mark: Path) -> str | None:
-    return mark.read_text(encoding="ascii") if mark.is_file() else None
+    return mark.read_text(encoding="ascii", errors="replace") if mark.is_file() else None
 
 
 def begin_edition(run: Run, edition: str) -> None:

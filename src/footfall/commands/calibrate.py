@@ -86,7 +86,7 @@ def main(config: CalibrateConfig) -> int:
     fitted, held = split_by_problem(rows, config.eval_share, config.run.seed, needed=True)
     drawing = (config.policy, config.sampling, config.run.seed)
     judge = open_judge(config.judge, asks(*drawing), offers(*drawing))
-    caution = learned_by_heart(judge, rows)
+    caution = learned_by_heart(judge, given)
     with open_run("calibrate", config, {"data_key": data_key(rows), "chunk": config.chunk}, ("chunk",)) as run:
         asked = JudgeInRun(run, judge, config.chunk)
         said = asked.judge([row.trajectory for row in (*fitted, *held)])

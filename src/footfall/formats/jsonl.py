@@ -205,8 +205,8 @@ def _refuse_two_kinds(fields: Fields, name: str, rated: bool) -> None:
     """A 0 is a wrong step beside 1, and a neutral one, which counts as right, beside -1."""
     if fields.signs is None or fields.line is None:
         return
-    other = fields.signs.other(rated, fields.line)
-    if other is not None:
+    fields.signs.setdefault(rated, fields.line)
+    if (other := fields.signs.get(not rated)) is not None:
         own = fields.name(name)
         expected = (
             f"either ratings (-1, 0, 1) or labels (0, 1) in a file; line {other} has the other, so a 0 may be either"

@@ -93,7 +93,7 @@ def _rows(
 ) -> Iterator[Judged]:
     """The rows of all records, in the format that is chosen by the first of them that can be read."""
     format: Format | None = None
-    pin, signs = _pin(source), Signs()
+    pin, signs = _pin(source), dict[bool, int]()
     check_names(names or {})
     for record in iter_records(source, line_limit, bad):
         try:

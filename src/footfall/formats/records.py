@@ -123,8 +123,8 @@ class Fields:
     """Names an image by its content, before any id is made of it; a `ValueError` says what is wrong with the image."""
     solutions: Callable[[str], Solution] | None = None
     """Cuts a solution that is one text into steps."""
-    signs: Signs | None = None
-    """What the `labels` of the other records of the file are."""
+    signs: dict[bool, int] | None = None
+    """Where the first `labels` of the file stand that have a -1 (True), and a 0 but no -1 (False): a 0 differs between them."""
     called: Mapping[str, str] = field(default_factory=dict)
     """What the user's record calls a field that has been renamed (`--map`); no name inside another object."""
 

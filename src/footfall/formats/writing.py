@@ -33,7 +33,8 @@ def write(
     """Write rows to a file (`.gz` compresses), whole or not at all.
 
     What the format cannot hold is an error that names the row and the field, unless the field is named in `drop` (for
-    example "judgement.aspects" or "step.token_ids"). With `threshold`, values become hard: 1[value >= threshold].
+    example "judgement.aspects" or "step.token_ids"; "judgement" writes the traces alone). With `threshold`, values become hard:
+    1[value >= threshold].
     """
     sweep(Path(path))
     given = _given(rows, threshold, drop)

@@ -45,8 +45,10 @@ class Settings:
                 hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
                 raise ValueError(f"algorithm.footfall has no {key!r}; {hint}")
         for key in ("filter", "judge"):
-            if given.get(key) and "name" not in given[key]:
-                raise ValueError(f"algorithm.footfall.{key} says {', '.join(given[key])} and no name: set its name too")
+            if (said := given.get(key)) and not (isinstance(said, Mapping) and said.get("name")):
+                raise ValueError(
+                    f"algorithm.footfall.{key} is {said!r}, without a name: set algorithm.footfall.{key}.name"
+                )
         # YAML's `judge:` without more is None; only after_error has a None of its own.
         return cls(**{key: value for key, value in given.items() if value is not None or key == "after_error"})
 

@@ -150,9 +150,8 @@ def stopping_between_updates(saves: Saves) -> Iterator[None]:
         return
 
     def ask(number: int, frame: Any) -> None:
-        if (
-            saves.asked_to_stop or saves.at_rest
-        ) and count() == 1:  # a launcher passes the signal on that its processes have had already
+        # A launcher passes the signal on that its processes have had already.
+        if count() == 1 and (saves.asked_to_stop or saves.at_rest):
             raise KeyboardInterrupt
         saves.asked_to_stop = True
         if is_main():
