@@ -20,6 +20,7 @@ import pytest
 from footfall.cli import main
 from footfall.formats import write_parquet
 from footfall.scale import Remote, objects
+from footfall.scale.bucket import _link_new
 from footfall.store import Run, RunError
 from footfall.types import Judged, Judgement, Problem, Step, Trajectory
 from tests.forked import Forked
@@ -111,7 +112,7 @@ def test_a_holder_that_renews_its_lock_is_no_silent_one_whatever_its_clock_says(
 
     def renewed(seconds: float) -> None:
         clock[0] += seconds
-        first._write(first._place(first._own_lock), first._facts())
+        first._bucket.write(first._own_lock, first._facts())
 
     with pytest.raises(RunError, match=f"in use by process {os.getpid()}"):
         Remote(bucket, now=lambda: clock[0] + apart, wait=renewed).take()
@@ -214,18 +215,17 @@ def test_who_finds_a_lock_that_is_followed_before_it_is_read_is_told_that_the_ru
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late, second, third = (Remote(bucket) for _ in range(3))
-    link = objects._link_new
 
     def beaten(place: Path, data: bytes, token: str) -> None:
-        monkeypatch.setattr(objects, "_link_new", link)
+        monkeypatch.setattr("footfall.scale.bucket._link_new", _link_new)
         second.take()
         try:
-            link(place, data, token)
+            _link_new(place, data, token)
         finally:
             second.release()
             third.take()
 
-    monkeypatch.setattr(objects, "_link_new", beaten)
+    monkeypatch.setattr("footfall.scale.bucket._link_new", beaten)
     with pytest.raises(RunError, match="was taken by another process just now"):
         late.take()
     third.release()
@@ -273,7 +273,7 @@ def test_failures_that_google_cloud_storage_has_of_its_own_are_tried_again(
 ) -> None:
     pytest.importorskip("gcsfs")
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")  # or it would look for credentials
-    monkeypatch.setattr(objects, "_FIRST_WAIT", 0.0)
+    monkeypatch.setattr("footfall.scale.bucket._FIRST_WAIT", 0.0)
     place, failing = Remote("gs://bucket/run"), iter([True, True, False])
     module, _, name = fault.partition(":")
 
@@ -282,22 +282,22 @@ def test_failures_that_google_cloud_storage_has_of_its_own_are_tried_again(
             raise getattr(import_module(module), name)
         return "done"
 
-    assert place._tried(call) == "done"
+    assert place._bucket.tried(call) == "done"
     with pytest.raises(RunError, match="gs://bucket/run does not answer"):
-        place._tried(call)
+        place._bucket.tried(call)
 
 
 @pytest.mark.parametrize("refusal", ["builtins:PermissionError", "botocore.exceptions:NoCredentialsError"])
 def test_credentials_that_are_missing_or_wrong_are_told_at_once(refusal: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("s3fs")
-    monkeypatch.setattr(objects, "_FIRST_WAIT", 1e9)  # who tries again waits for ever
+    monkeypatch.setattr("footfall.scale.bucket._FIRST_WAIT", 1e9)  # who tries again waits for ever
     module, _, name = refusal.partition(":")
 
     def call() -> None:
         raise getattr(import_module(module), name)
 
     with pytest.raises(RunError, match=r"s3://bucket/run refuses: .*from the environment"):
-        Remote("s3://bucket/run")._tried(call)
+        Remote("s3://bucket/run")._bucket.tried(call)
 
 
 def test_a_bucket_or_a_data_file_that_is_not_there_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +307,7 @@ def test_a_bucket_or_a_data_file_that_is_not_there_is_named(bucket: str, monkeyp
     def no_bucket(place: Path, data: bytes, token: str) -> None:
         raise FileNotFoundError("The specified bucket does not exist")
 
-    monkeypatch.setattr(objects, "_link_new", no_bucket)
+    monkeypatch.setattr("footfall.scale.bucket._link_new", no_bucket)
     with pytest.raises(RunError, match=r"/bucket/run cannot be written: .* make the bucket first"):
         Remote(bucket).take()
 

@@ -55,21 +55,8 @@ class Campaign:
         stored = {unit.path for unit in waiting if unit.path.exists()}
         with Progress("seeds", len(waiting)) as progress:
             while waiting and (left is None or left > 0):
-                if self.cluster is None:
-                    done = spread(waiting, self.workers, left)
-                else:
-                    done = spread_on(self.cluster, waiting, self._log, left)
-                for unit, outcome in done:
+                for unit, measured in self._measured(waiting, left):
                     name = unit.entry.recipe.name
-                    try:
-                        measured = outcome()
-                    except Exception:
-                        if len(self.runs) == 1:
-                            raise
-                        # One broken recipe must not cost the rest of a long run.
-                        traceback.print_exc()
-                        self.failed.add(name)
-                        continue
                     progress.advance(1)
                     if unit.trial.quick != self.quick:
                         continue
@@ -88,6 +75,23 @@ class Campaign:
                 if self.cluster is None:
                     return  # what was put there meanwhile is done as well, or the time is over
                 left = None if self.minutes is None else self.minutes - (time.monotonic() - begun) / 60
+
+    def _measured(self, waiting: deque[Unit], minutes: float | None) -> Iterator[tuple[Unit, Outcome]]:
+        """Each unit as soon as it is measured. One broken recipe must not cost the rest of a long run."""
+        if self.cluster is None:
+            done = spread(waiting, self.workers, minutes)
+        else:
+            done = spread_on(self.cluster, waiting, self._log, minutes)
+        for unit, outcome in done:
+            try:
+                measured = outcome()
+            except Exception:
+                if len(self.runs) == 1:
+                    raise
+                traceback.print_exc()
+                self.failed.add(unit.entry.recipe.name)
+                continue
+            yield unit, measured
 
     def _first_look(self) -> deque[Unit]:
         """In the order they are begun: the quick outcomes that a record needs, then recipe by recipe, the cheapest first."""

@@ -1,10 +1,9 @@
-"""Run directories in an object store (s3://, gs://, or file:// for a mounted one), through fsspec.
+"""Run directories in an object store (`footfall.scale.bucket`).
 
 The store holds what a run directory holds, under the same names; a folder on this machine is a copy to work in. Nothing is
-renamed there: an object is put whole or not at all; a shard is named by its content, so putting it twice is putting it once;
-`result.json` is put last. What a process that was killed had finished and not put yet is put by the next one. Who holds the
-run is decided by a conditional put ("only if there is none", If-None-Match; in a mounted folder a hard link, which fails if
-there is one):
+renamed there; a shard is named by its content, so putting it twice is putting it once; `result.json` is put last. What a
+process that was killed had finished and not put yet is put by the next one. Who holds the run is decided by a put of what must
+be new:
 
     .lock-000001   host, process, a token, when it was last renewed, and whether it was let go; the next holder has .lock-000002
 
@@ -15,8 +14,6 @@ that was stopped between looking at its lock and renewing it writes over nobody'
 another's, or none, stops. What it puts in the meantime is what the other would put.
 
     .run-id        a random name of the run, new after `--fresh`: what the copy has of another run is not gone on from
-
-Credentials come from the environment, as fsspec's file systems find them there, and are written nowhere.
 """
 
 from __future__ import annotations
@@ -31,19 +28,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from footfall.formats import atomic_write
+from footfall.scale.bucket import Bucket
 from footfall.store import OWN_FILES, REMOVING, SCRATCH, RunError, is_shard
 from footfall.terminal import one_line
 from footfall.types import content_key
 
-T = TypeVar("T")
-
-_ADDRESS = re.compile(r"(s3|gs|file):/+(.+)")
-_LIKE_ADDRESS = re.compile(r"(?:s3|gs|file):|[A-Za-z][A-Za-z0-9+.-]+:/.*", re.DOTALL)
-"""Of more than a letter, for C:/ is a disk."""
-_PACKAGES = {"s3": "footfall[s3]", "gs": "footfall[gcs]"}
 _LOCK = re.compile(r"\.lock-(\d{6})")
 _RENEW_SECONDS, _STALE_SECONDS = 10.0, 60.0
 _GONE_ON_FROM = ("checkpoints", "model", "published", "seeds", "units", "prms", "train.json", "reference.json")
@@ -53,22 +44,6 @@ _SEAL = "checksums.json"
 """The file of a checkpoint without which it does not count: it is put after the others."""
 _SHARDS_INDEX = ".metadata"
 """Which process wrote what of a checkpoint of FSDP (torch.distributed.checkpoint): its shards cannot be read without it."""
-_TRIES, _FIRST_WAIT = 8, 0.1
-
-
-def is_address(path: object) -> bool:
-    """Whether this names an object store; `Path` makes one slash of two."""
-    return _ADDRESS.fullmatch(str(path)) is not None
-
-
-def check_place(option: str, path: object, may_be_address: bool) -> None:
-    """An error about an address that would be taken for a folder of this machine, called `gcs:` or `s3:`."""
-    if _LIKE_ADDRESS.fullmatch(str(path)) is None or (may_be_address and is_address(path)):
-        return
-    known = "stores are named s3://BUCKET/NAME, gs://BUCKET/NAME or file:///FOLDER"
-    raise RunError(
-        f"{option} {path}: {known if may_be_address else 'it is a place on this machine, and in no object store'}"
-    )
 
 
 class _Holder(NamedTuple):
@@ -81,54 +56,15 @@ class _Holder(NamedTuple):
     released: bool
 
 
-class _Faults(NamedTuple):
-    """What a file system raises when a call fails."""
-
-    passing: tuple[type[Exception], ...] = (OSError,)
-    """The same call may do better the next time."""
-    refusals: tuple[type[Exception], ...] = (PermissionError,)
-    """It will not, whatever `passing` says: credentials are missing, wrong, or not enough."""
-
-
-def _file_system(scheme: str, address: str) -> tuple[Any, _Faults]:
-    """The file system of fsspec, and how its calls fail."""
-    faults = _Faults()
-    try:
-        import fsspec
-
-        how = {"auto_mkdir": True} if scheme == "file" else {"use_listings_cache": False}
-        files = fsspec.filesystem(scheme, **how)
-        if scheme == "s3":
-            from botocore.exceptions import BotoCoreError, NoCredentialsError, PartialCredentialsError
-
-            faults = _Faults((OSError, BotoCoreError), (PermissionError, NoCredentialsError, PartialCredentialsError))
-        elif scheme == "gs":
-            from aiohttp import ClientError
-            from gcsfs.retry import HttpError
-            from google.auth.exceptions import GoogleAuthError
-
-            faults = _Faults((OSError, HttpError, ClientError, GoogleAuthError))
-    except ImportError as error:
-        raise RunError(f'{address}: pip install "{_PACKAGES.get(scheme, "fsspec")}" ({error})') from None
-    return files, faults
-
-
 class Remote:
     """The run directory at an address, and its copy in a folder."""
 
     def __init__(
         self, address: object, now: Callable[[], float] = time.time, wait: Callable[[float], None] = time.sleep
     ) -> None:
-        found = _ADDRESS.fullmatch(str(address))
-        assert found is not None, f"{address} is no address of an object store"
-        scheme, rest = found[1], found[2].rstrip("/")
-        bucket = rest.partition("/")[0]
-        if scheme != "file" and ("@" in bucket or (":" in bucket and not bucket.startswith("arn:"))):
-            raise RunError(
-                f"an address {scheme}://… with a user name or key in it: credentials come from the environment"
-            )
-        self.address = f"{scheme}://{'/' if scheme == 'file' else ''}{rest}"
         self._now, self._wait, self._token = now, wait, secrets.token_hex(8)
+        self._bucket = Bucket(address, self._token)
+        self.address = self._bucket.address
         self._generation = 0
         self._stop = threading.Event()
         self._renewing: threading.Thread | None = None
@@ -137,9 +73,6 @@ class Remote:
         """Names of what the store has, as far as this process knows."""
         self._stamps: dict[str, tuple[int, int]] = {}
         """Of what was put: size and time of the file."""
-        self._mounted = scheme == "file"
-        self._files, self._faults = _file_system(scheme, self.address)
-        self._root = self._files._strip_protocol(self.address)
 
     @property
     def folder(self) -> Path:
@@ -196,7 +129,7 @@ class Remote:
         """Make the copy what the store has, but for shards, which are fetched when they are asked for, and for what a killed
         process had not put yet."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._there = set(self._names())
+        self._there = set(self._bucket.names())
         if not self._is_ahead():
             self._forget()
         for name in {*OWN_FILES, REMOVING, *filter(_is_gone_on_from, self._there)} - {_LOG}:
@@ -212,7 +145,7 @@ class Remote:
 
     def _begins_alike(self, name: str) -> bool:
         """Whether the copy's file begins with what the store's has, which is nothing if there is none."""
-        there = self._get(name) if name in self._there else b""
+        there = self._bucket.get(name) if name in self._there else b""
         path = self.folder / name
         return (path.read_bytes() if path.exists() else b"").startswith(there)
 
@@ -238,7 +171,7 @@ class Remote:
         if not path.exists() and (name := self._name(path)) in self._there:
             path.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):  # somebody has removed it just now
-                self._download(name, path)
+                self._bucket.download(name, path)
                 self._note(name, _stamp(path))
 
     def data(self, name: str) -> Path:
@@ -246,21 +179,21 @@ class Remote:
         path = Path("runs") / "data" / f"{content_key(self.address)[:12]}-{name}"
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._download("", path)
+            self._bucket.download("", path)
         except FileNotFoundError as error:
             raise RunError(f"{self.address} is not there: {error}") from error
         return path
 
     def text(self, name: str) -> str | None:
         """What a small file of the run says in the store, whatever the copy has; None if there is none."""
-        found: bytes | None = self._tried(lambda: self._files.cat_file(self._plain_file(name)), absent=None)
+        found = self._bucket.get_if_there(name)
         return None if found is None else found.decode("utf-8", "replace")
 
     def put(self, path: Path) -> None:
         """A file of the copy to the store, whole."""
         self.check()
         name, stamp = self._name(path), _stamp(path)
-        self._tried(lambda: self._upload(path, self._place(name)))
+        self._bucket.upload(path, name)
         self._there.add(name)
         self._note(name, stamp)
 
@@ -314,11 +247,6 @@ class Remote:
                 self._remove(name)
         self._remove(REMOVING)
 
-    def _names(self) -> list[str]:
-        """Of all that the store has of the run."""
-        found: list[object] = self._tried(lambda: self._files.find(self._root), absent=[])
-        return sorted(str(name)[len(str(self._root)) :].lstrip("/") for name in found)
-
     def _files_here(self) -> Iterator[Path]:
         """What the run has in the copy, but for shards, which were put when they were done, and what is not finished."""
         for path in self.folder.rglob("*"):
@@ -335,8 +263,7 @@ class Remote:
         return f".lock-{self._generation:06d}"
 
     def _locks(self) -> list[str]:
-        found: list[object] = self._tried(lambda: self._files.ls(self._root, detail=False, refresh=True), absent=[])
-        return sorted(name for each in found if _LOCK.fullmatch(name := str(each).rpartition("/")[2]))
+        return sorted(filter(_LOCK.fullmatch, self._bucket.at_top()))
 
     def _facts(self, released: bool = False) -> bytes:
         facts = _Holder(os.uname().nodename, os.getpid(), self._token, self._now(), released)
@@ -344,12 +271,12 @@ class Remote:
 
     def _write_lock(self, released: bool = False) -> None:
         """Its own again. Where it was taken over since it was looked at, this is below the highest, which alone counts."""
-        self._tried(lambda: self._write(self._place(self._own_lock), self._facts(released)))
+        self._bucket.write(self._own_lock, self._facts(released))
 
     def _holder(self, lock: str) -> _Holder:
         """Who put the lock; anybody who may write there may have put anything."""
         try:
-            said = json.loads(self._get(lock)[:4096])
+            said = json.loads(self._bucket.get(lock)[:4096])
             host, pid, renewed = one_line(str(said["host"]), 60), int(said["pid"]), float(said["renewed"])
             return _Holder(host, pid, str(said["token"]), renewed, said.get("released") is True)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -387,85 +314,21 @@ class Remote:
         self._lost = "which has let go of it" if holder is None or holder.released else str(holder)
         return False
 
-    def _place(self, name: str) -> str:
-        return f"{self._root}/{name}" if name else str(self._root)
-
-    def _plain_file(self, name: str) -> str:
-        place = self._place(name)
-        if self._mounted and Path(place).exists() and not Path(place).is_file():
-            raise RunError(f"file://{place} is no plain file but a folder, pipe or device")
-        return place
-
-    def _get(self, name: str) -> bytes:
-        place = self._plain_file(name)
-        data: bytes = self._tried(lambda: self._files.cat_file(place))
-        return data
-
-    def _download(self, name: str, path: Path) -> None:
-        """Into the file, which is whole or as it was; not through memory."""
-        place = self._plain_file(name)
-        temporary = path.with_name(f".{path.name}.{self._token}.fetched")
-        try:
-            self._tried(lambda: self._files.get_file(place, str(temporary)))
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-    def _upload(self, path: Path, place: str) -> None:
-        if not self._mounted:
-            self._files.put_file(str(path), place)
-            return
-        Path(place).parent.mkdir(parents=True, exist_ok=True)
-        with path.open("rb") as source, atomic_write(place) as stream:
-            shutil.copyfileobj(source, stream)
-
-    def _write(self, place: str, data: bytes) -> None:
-        if not self._mounted:
-            self._files.pipe_file(place, data)
-            return
-        with atomic_write(place) as stream:
-            stream.write(data)
-
-    def _create(self, name: str, data: bytes) -> bool:
+    def _create(self, lock: str, data: bytes) -> bool:
         """Put it if there is none. An answer that was lost on its way is told from another's lock by the token."""
-        place = self._place(name)
         try:
-            if self._mounted:
-                _link_new(Path(place), data, self._token)
-            else:
-                self._tried(lambda: self._files.pipe_file(place, data, mode="create"))
+            self._bucket.create(lock, data)
         except FileExistsError:
             try:
-                return self._holder(name).token == self._token
+                return self._holder(lock).token == self._token
             except FileNotFoundError:  # it was another's, and was followed by now
                 return False
-        except FileNotFoundError as error:
-            raise RunError(f"{self.address} cannot be written: {error}; make the bucket first") from error
         return True
 
     def _remove(self, name: str) -> None:
-        self._tried(lambda: self._files.rm_file(self._place(name)), absent=None)
+        self._bucket.remove(name)
         self._there.discard(name)
         self._stamps.pop(name, None)
-
-    def _tried(self, call: Callable[[], T], **otherwise: T) -> T:
-        """The call, again after a while if it fails; `absent` is what an object that is not there gives."""
-        for attempt in range(_TRIES):
-            try:
-                return call()
-            except FileNotFoundError:
-                if "absent" in otherwise:
-                    return otherwise["absent"]
-                raise
-            except FileExistsError:
-                raise
-            except self._faults.refusals as error:
-                raise RunError(f"{self.address} refuses: {error}; credentials come from the environment") from error
-            except self._faults.passing as error:
-                if attempt == _TRIES - 1:
-                    raise RunError(f"{self.address} does not answer: {error}") from error
-                time.sleep(_FIRST_WAIT * 2**attempt)
-        raise AssertionError
 
 
 def is_carried(name: PurePath) -> bool:
@@ -493,14 +356,3 @@ def _is_gone_on_from(name: str) -> bool:
 def _stamp(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_size, found.st_mtime_ns
-
-
-def _link_new(place: Path, data: bytes, token: str) -> None:
-    """A new file, whole from its first moment; `FileExistsError` if there is one."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = place.with_name(f".{token}.new")
-    try:
-        temporary.write_bytes(data)
-        os.link(temporary, place)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -131,23 +132,25 @@ def train_language_prm(
     odds = _log_odds(lm, held, behind[len(train) :], objective, family)
     tokens = sum(len(item.ids) for item in train) * config.epochs
     facts = {"base": base or source, "beta": objective.settings["beta"]} if family.spans is not None else {}
-
-    def save(folder: Path, training: Mapping[str, Any]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        with quiet():
-            lm.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        if (seen.folder / PROMPT_FILE).is_file():
-            shutil.copy(seen.folder / PROMPT_FILE, folder / PROMPT_FILE)
-        stored = PRMConfig(source, family.name, max_length=limit, training={**training, **facts})
-        (folder / CONFIG_FILE).write_text(json.dumps(stored.to_dict(), indent=1) + "\n", encoding="utf-8")
-
+    made = PRMConfig(source, family.name, max_length=limit, training=facts)
     return LanguagePRM(
-        save, _metrics(odds, held, objective) if held else {},
+        partial(_save, lm, tokenizer, seen.folder / PROMPT_FILE, made), _metrics(odds, held, objective) if held else {},
         tuple((round((k + 1) * plan.updates / len(losses)), loss) for k, loss in enumerate(losses)),
         train_report, held_report, _told(held, torch.sigmoid(odds).tolist(), objective), plan.updates, tokens,
         6.0 * sum(p.numel() for p in lm.parameters()) * tokens,
     )  # fmt: skip
+
+
+def _save(lm: Any, tokenizer: Any, prompt: Path, made: PRMConfig, folder: Path, training: Mapping[str, Any]) -> None:
+    """The model with its tokenizer, the question that it was trained behind if it has one, and the facts of its training."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with quiet():
+        lm.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    if prompt.is_file():
+        shutil.copy(prompt, folder / PROMPT_FILE)
+    stored = replace(made, training={**training, **made.training})
+    (folder / CONFIG_FILE).write_text(json.dumps(stored.to_dict(), indent=1) + "\n", encoding="utf-8")
 
 
 def _plan(items: Sequence[Item], size: int, lm: Any, config: TrainConfig) -> Plan:
