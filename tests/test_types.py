@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from footfall.metrics.cases import LengthJudge
 from footfall.types import (
     Cost,
+    Judged,
     Judgement,
     Message,
     Part,
@@ -265,3 +267,17 @@ def test_a_judgement_may_value_the_empty_prefix_and_every_token() -> None:
     for broken in wrong:
         with pytest.raises(ValueError, match="'t1'"):
             replace(said, **broken)
+
+
+def test_what_is_no_trace_is_told_what_one_is_made_of() -> None:
+    problem = Problem("p", "?")
+    with pytest.raises(
+        TypeError, match=r"its problem is a Problem, as in Problem\('p1', 'What is 3 \+ 4\?'\), not str"
+    ):
+        Trajectory("t", "?", (Step("a"),))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"its steps are Steps, as in \(Step\('3 \+ 4 = 7.'\),\)"):
+        Trajectory("t", problem, ("a", "b"))  # type: ignore[arg-type]
+    with pytest.raises(
+        AttributeError, match=r"has no 'id'; what takes traces is given \[row.trajectory for row in rows\]"
+    ):
+        LengthJudge().judge([Judged(Trajectory("t", problem, (Step("a"),)), None)])  # type: ignore[list-item]

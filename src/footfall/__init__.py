@@ -37,10 +37,13 @@ __all__ = [
 def load(source: str | os.PathLike[str], **settings: Any) -> Judge:
     """The judge that `--judge` would name: a folder of `footfall train` or `calibrate`, a published PRM, a registered name.
 
-    `settings` are those of `--set`, and `policy=…` for a judge that asks one: `footfall.load("runs/prm", device="cpu")`.
+    `settings` are those of `--set`: `footfall.load("runs/prm", device="cpu")`. A judge that asks a policy takes one, or what
+    `--policy` would name: `footfall.load("monte-carlo", policy="embedded", rollouts=8)`.
     """
-    from footfall.commands._judges import make_judge
+    from footfall.commands._judges import PolicyOptions, make_judge
 
+    if isinstance(settings.get("policy"), str):
+        settings["policy"] = PolicyOptions(policy=settings["policy"])
     return make_judge(os.fspath(source), settings, {})
 
 

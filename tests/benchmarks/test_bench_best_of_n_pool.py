@@ -260,3 +260,47 @@ def test_qwen_prm_on_gsm8k_gives_the_known_best_of_32_and_beats_the_majority() -
     figures = {name: round(100 * figure.value, 1) for name, figure in report.splits[0].figures.items()}
     assert figures == {"best_min": 96.2, "best_prod": 96.2, "best_last": 94.8, "best_mean": 96.4, "weighted": 94.4,
                        "majority": 94.0, "pass": 98.0, "one_sample": 92.3}  # fmt: skip
+
+
+def traces(tmp_path: Path, *rows: tuple[str, str, str, bool | None]) -> Path:
+    """Traces of problems whose answer is 2: id, problem, last step, verdict."""
+    path = tmp_path / "traces.jsonl"
+    listed = [
+        {"id": name, "problem_id": of, "problem": f"{of}: 1 + 1?", "answer": "2", "steps": [last], "correct": right}
+        for name, of, last, right in rows
+    ]
+    path.write_text("\n".join(map(json.dumps, listed)))
+    return path
+
+
+def test_traces_of_one_problem_are_its_candidates(tmp_path: Path) -> None:
+    """Right as they say; where they do not, if they state the reference answer. Scores go by the traces' own ids."""
+    path = traces(
+        tmp_path, ("a", "p", "The answer is 2.", None), ("b", "q", "The answer is 3.", True),
+        ("c", "p", "The answer is 3.", None), ("d", "q", "The answer is 2.", False),
+    )  # fmt: skip
+    first, second = read_pools(path)
+    assert [case.trajectory.id for case in first.cases] == ["a", "c"]
+    assert (first.correct, second.correct) == ([True, False], [True, False])
+    assert {case.trajectory.correct for case in first.cases} == {None}, "a judge is not told"
+    said = [{"id": name, "scores": [score]} for name, score in (("a", 0.9), ("b", 0.1), ("c", 0.2), ("d", 0.8))]
+    report = run(best_of_n_pool(path), Scores.from_rows("mine", enumerate(said, start=1)))
+    assert report.figure("traces", "best_min").value == 0.5
+
+
+def test_one_trace_a_problem_is_no_pool(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"in one record, as .* or several traces of it"):
+        best_of_n_pool(traces(tmp_path, ("a", "p", "2", True), ("b", "q", "2", True)))
+
+
+def test_a_trace_of_which_nobody_knows_whether_it_is_right(tmp_path: Path) -> None:
+    path = written(tmp_path, {"problem": "?", "id": "t", "steps": ["a"]}, {"problem": "?", "id": "u", "steps": ["b"]})
+    with pytest.raises(FormatError, match="whether trace 't' is right, or its problem's reference answer"):
+        best_of_n_pool(path)
+
+
+def test_candidates_without_a_verdict_are_graded(tmp_path: Path) -> None:
+    row = {"id": "p", "problem": "1 + 1?", "answer": "2", "candidates": ["The answer is 2.", {"steps": ["It is 3."]}]}
+    (pool,) = read_pools(written(tmp_path, row))
+    assert [case.trajectory.id for case in pool.cases] == ["p#0", "p#1"]
+    assert pool.correct == [True, False]

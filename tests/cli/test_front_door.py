@@ -127,6 +127,14 @@ def test_load_takes_names_with_settings_and_says_what_it_cannot_load() -> None:
         footfall.load("random", sed=3)
 
 
+def test_load_takes_a_policy_by_name_as_the_command_line_does() -> None:
+    by_name = footfall.load("monte-carlo", policy="scripted-arithmetic", rollouts=2)
+    policy = create("policy", "scripted-arithmetic")
+    assert by_name.name == footfall.load("monte-carlo", policy=policy, rollouts=2).name
+    with pytest.raises(KeyError, match="no policy is called 'scripted-arithmetics'"):
+        footfall.load("monte-carlo", policy="scripted-arithmetics")
+
+
 def test_importing_the_package_and_asking_for_load_loads_no_torch() -> None:
     script = "import sys, footfall; footfall.load, footfall.read; assert not {'torch', 'pyarrow'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0

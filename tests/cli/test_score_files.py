@@ -148,3 +148,15 @@ def test_the_data_themselves_are_never_written_over(capsys: pytest.CaptureFixtur
     assert cli.main(["score", "rows.jsonl", "--judge", "random", "--to", "./rows.jsonl", "--fresh"]) == 2
     assert "is the data that are scored; name another file" in capsys.readouterr().err
     assert Path("rows.jsonl").read_bytes() == before
+
+
+def test_json_says_of_each_trace_why_a_step_has_no_value(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"id": "a", "problem": "2 + 3?", "steps": ["2 + 3 = 5", "So it is."]},
+        {"problem": "?", "steps": ["1 + 1 = 2"]},
+    ]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    first, second = told(capsys, "score", "rows.jsonl", "--judge", "formal")["rows"]
+    assert first["values"] == [1.0, None]
+    assert first["failures"][0] is None and first["failures"][1].startswith("[uncheckable] ")
+    assert "failures" not in second

@@ -300,3 +300,12 @@ def test_other_words_are_refused_with_what_to_write() -> None:
         FormatError, match="write 1 for a right step and 0 for a wrong one, null for one without a label"
     ):
         read({"problem": "?", "steps": ["a", "b"], "labels": ["good", "bad"]})
+
+
+def test_a_completion_may_be_the_assistants_message() -> None:
+    """TRL's conversational data sets of prompts and completions."""
+    said = {"role": "assistant", "content": "2 + 3 = 5.\n\nIt is 5."}
+    (row,) = read({"prompt": [{"role": "user", "content": "2 + 3?"}], "completion": [said]})
+    assert (row.trajectory.problem.text, row.trajectory.text) == ("2 + 3?", "2 + 3 = 5.\n\nIt is 5.\n\n")
+    with pytest.raises(FormatError, match='field "completion": expected a text, or the one message of the assistant'):
+        read({"prompt": "2 + 3?", "completion": [said, said]})

@@ -99,6 +99,18 @@ def test_it_says_what_the_judge_says_and_all_of_it() -> None:
     assert (known.threshold, known.separators) == (0.25, ("\n\n",)) and unfinished[0].values == (0.5 / 9,)
 
 
+def test_any_program_asks_it_in_the_short_form() -> None:
+    """The request of docs/judges.md, as curl sends it."""
+    with serving(Lengths()) as url:
+        connection = HTTPConnection(url.removeprefix("http://"))
+        body = {"traces": [{"id": "a", "problem": "2 + 3 = ?", "steps": ["2 + 3 = 5.", "It is 5."]}]}
+        connection.request("POST", "/v1/judge", json.dumps(body), {"Content-Type": "application/json"})
+        told = json.loads(connection.getresponse().read())
+        connection.close()
+    assert told["judge"] == "lengths" and told["judgements"][0]["trajectory_id"] == "a"
+    assert len(told["judgements"][0]["values"]) == 2
+
+
 def test_a_judge_that_fails_now_and_then_costs_time() -> None:
     with serving(Lengths(fails=1)) as url:
         said = create("reward", "served", url=url, batch=1, first_wait=0.01).judge(traces(9))

@@ -5,9 +5,13 @@ A pool is JSON lines, one problem a line, in either schema (a folder may hold se
     {"id", "problem", "answer"?, "candidates": [{"steps": [text, …] or "text": text, "answer"?, "correct": bool}, …]}
     {"problem_id", "question", "gold_answer"?, "candidates": [{"steps", "answer", "is_correct", "is_correct_regraded"}, …]}
 
-Text is cut at blank lines. A scores file names a candidate "{problem id}#{index}", counted from 0. For N = 1, 2, 4, … up to
-the (smallest) pool: best-of-N by each aggregation, weighted vote, majority vote, pass@N and the accuracy of one sample,
-each the expected value over random subsets of N (`footfall.metrics.preferences`); at the pool's size it is the pool itself.
+Any other file, say what `footfall sample` or `footfall score --to` wrote, or a pool whose candidates are texts, is read as
+traces, and those of one problem are its candidates: right or wrong as they say, else as their answer is the reference.
+
+Text is cut at blank lines. A scores file names a candidate "{problem id}#{index}", counted from 0, or by the id of its trace.
+For N = 1, 2, 4, … up to the (smallest) pool: best-of-N by each aggregation, weighted vote, majority vote, pass@N and the
+accuracy of one sample, each the expected value over random subsets of N (`footfall.metrics.preferences`); at the pool's size
+it is the pool itself.
 
 Votes count a candidate's own answer: that of the first schema's field, else what its text states, else (second schema) the
 released field. `answer_regraded` of the second schema is never read: it was found with the reference answer in hand.
@@ -16,15 +20,15 @@ released field. `answer_regraded` of the second schema is never read: it was fou
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from footfall.answers import extract
+from footfall.answers import equal, extract, grade
 from footfall.benchmarks.records import (
     Names,
     data_files,
@@ -36,7 +40,7 @@ from footfall.benchmarks.records import (
     stem,
 )
 from footfall.benchmarks.runner import Benchmark
-from footfall.formats import Fields
+from footfall.formats import Fields, FormatError, iter_read
 from footfall.metrics.cases import Case, Measure, Rows, by_group
 from footfall.metrics.intervals import Floats
 from footfall.metrics.preferences import accuracy, best_of, sizes_up_to, subsets, vote_of
@@ -57,7 +61,7 @@ def best_of_n_pool(
     drawn: int = 256,
     seed: int = 0,
 ) -> Benchmark:
-    """Best-of-N pools: accuracy of a judge's choice among candidates, from any JSON lines of them.
+    """Best-of-N pools: accuracy of a judge's choice among candidates, from any file of pools or traces.
 
     `labels` chooses the verdicts of the second schema. Votes compare answers as mathematics, which takes minutes for
     thousands of formulas; without `votes` they are left out. `drawn` subsets stand for all where there are more.
@@ -119,17 +123,67 @@ class Pool:
 def read_pools(path: Path, labels: Labels = "regraded", names: Names | None = None) -> Iterator[Pool]:
     """The pools of one file, one a record; `names` keep the problem ids of several files apart."""
     split, names = stem(path), Names() if names is None else names
+    first = next(iter(records(path)), None)
+    if first is not None and not _is_pool(first):
+        yield from _pools_of_traces(path, first, names)
+        return
     for fields in records(path):
         if "candidates" not in fields:
-            shape = 'all candidates of a problem in one record, as {"id", "problem", "candidates": [{"steps", "correct"}, …]}'
-            fix = "group samples by problem; `footfall search` samples and chooses in one command"
-            raise fields.error("candidates", shape, fields.held(), fix)
+            raise _no_pool(fields)
         read = _released if "problem_id" in fields else _neutral
         problem, candidates = read(fields, names, labels)
         if not candidates:
             raise fields.wrong("candidates", "at least one candidate")
         cases = [_case(split, problem, i, candidate) for i, candidate in enumerate(candidates)]
         yield Pool(cases, [candidate.correct for candidate in candidates])
+
+
+def _is_pool(first: Fields) -> bool:
+    """Whether a file that begins so is of one of the two schemas, whose candidates are objects."""
+    given = first.data.get("candidates")
+    return isinstance(given, list) and all(isinstance(each, Mapping) for each in given)
+
+
+def _pools_of_traces(path: Path, first: Fields, names: Names) -> Iterator[Pool]:
+    """The traces of each problem together, in the order of the file."""
+    found: dict[str, list[Trajectory]] = {}
+    try:
+        for row in iter_read(path):
+            if row.trajectory.steps:
+                found.setdefault(row.trajectory.problem.id, []).append(row.trajectory)
+    except FormatError as error:
+        if "candidates" in first or found:
+            raise
+        raise _no_pool(first) from error
+    if max(map(len, found.values()), default=0) < 2:
+        raise _no_pool(first)
+    for given in found.values():
+        traces = [_graded(trace, path) for trace in given]
+        problem = replace(traces[0].problem, id=names.unique(traces[0].problem.id))
+        yield Pool([_case_of(stem(path), problem, t) for t in traces], [bool(t.correct) for t in traces])
+
+
+def _no_pool(first: Fields) -> FormatError:
+    record = '{"id", "problem", "candidates": [{"steps", "correct"}, …]}'
+    shape = f"all candidates of a problem in one record, as {record}, or several traces of it"
+    fix = "`footfall sample --n` draws several; `footfall search` samples and chooses in one command"
+    return first.error("candidates", shape, first.held(), fix)
+
+
+def _case_of(split: str, problem: Problem, trace: Trajectory) -> Case:
+    """A trace as a candidate; the judge is not told whether it is right."""
+    truth = Judgement(trace.id, (None,) * len(trace.steps), "reference", float(bool(trace.correct)))
+    return Case(split, replace(trace, problem=problem, correct=None), truth, problem.id)
+
+
+def _graded(trajectory: Trajectory, path: Path) -> Trajectory:
+    """With the answer that it states and whether it is right, which the trace itself may know."""
+    graded = grade(trajectory)
+    correct = graded.correct if trajectory.correct is None else trajectory.correct
+    if correct is None:
+        expected = f"whether trace {trajectory.id!r} is right, or its problem's reference answer"
+        raise FormatError(str(path), expected, got="neither", fix='write "correct", or "answer" as the reference')
+    return replace(graded, correct=correct)
 
 
 class _Candidate(NamedTuple):
@@ -145,8 +199,14 @@ def _neutral(fields: Fields, names: Names, labels: Labels) -> tuple[Problem, lis
         steps = _steps(given) if "steps" in given else response_steps(given.text("text"))
         answer = given.text_or_none("answer")
         stated = extract(_text(steps)) if answer is None else answer
-        candidates.append(_Candidate(steps, stated, given.boolean("correct")))
+        candidates.append(_Candidate(steps, stated, _verdict(given, stated, problem)))
     return problem, candidates
+
+
+def _verdict(given: Fields, stated: str | None, problem: Problem) -> bool:
+    if "correct" in given or problem.answer is None:
+        return given.boolean("correct")
+    return stated is not None and equal(stated, problem.answer)
 
 
 def _released(fields: Fields, names: Names, labels: Labels) -> tuple[Problem, list[_Candidate]]:

@@ -175,9 +175,12 @@ def _write(file: Path | None, judged: Sequence[Judged], given: str) -> None:
 
 
 def _row(way: Aggregation, threshold: float, said: Judgement) -> dict[str, Any]:
+    """`failures`, one entry a step, only where a step has no value: why not, as files keep it."""
+    why = {"failures": [reason and reason.stored for reason in said.failures]} if any(said.failures) else {}
     return {
         "id": said.trajectory_id,
         "values": list(said.values),
+        **why,
         "aggregate": aggregate(said.values, way),
         "first_error": said.first_below(threshold),
     }

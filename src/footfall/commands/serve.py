@@ -21,6 +21,8 @@ class ServeConfig:
         footfall rl --judge http://localhost:8100 --credit pure …
         footfall search --judge http://localhost:8100,http://localhost:8101 …
 
+    Any other program POSTs {"traces": [{"problem": …, "steps": […]}]} as JSON to /v1/judge and gets a value for each step.
+
     A judge that asks a policy takes --policy and --url here. Ctrl-C ends it.
     """
 

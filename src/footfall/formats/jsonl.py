@@ -39,6 +39,8 @@ from footfall.registry import register
 from footfall.types import Json, Judged, Judgement, Problem, Step, Trajectory
 
 _STEP_LISTS = ("steps", "process", "chain_of_thoughts")
+_SEVERAL = ("completions", "responses", "generations")
+"""Lists of whole solutions in what samplers and searches write; `solution` beside them is the reference's."""
 SOLUTIONS = (*_STEP_LISTS, "solution", "response", "completion")
 VALUES = ("labels", "values", "scores", "ratings")
 FIRST_ERRORS = ("mistake_index", "label")
@@ -63,7 +65,7 @@ def _sniff(fields: Fields) -> bool:
 
 
 def _read(fields: Fields) -> list[Judged]:
-    return [_read_full(fields) if isinstance(fields.data.get("problem"), dict) else _read_short(fields)]
+    return [_read_full(fields) if isinstance(fields.data.get("problem"), dict) else read_short(fields)]
 
 
 def _read_full(fields: Fields) -> Judged:
@@ -109,7 +111,8 @@ def _step(fields: Fields, name: str, item: Json) -> Step:
     return from_plain(Step, step, {"images": step.images()})
 
 
-def _read_short(fields: Fields) -> Judged:
+def read_short(fields: Fields) -> Judged:
+    """A trace as people write it by hand."""
     asked = next((name for name in PROMPTS if name in fields), "problem")
     prompt = read_prompt(fields, asked)
     solved = _solution_field(fields)
@@ -135,6 +138,10 @@ def _solution_field(fields: Fields) -> str:
             lists[1], f"one list of steps a record; it has {' and '.join(lists)}", fix="keep one of them"
         )
     solved = next((name for name in SOLUTIONS if name in fields), None)
+    several = next((name for name in _SEVERAL if _are_texts(fields.data.get(name))), None)
+    if solved == "solution" and several is not None and solved not in fields.called:
+        expected = f'one solution a record; beside "{solved}" it has a list of them, "{several}"'
+        raise fields.error(several, expected, fix=f"pass --map candidates={several}, or --map steps={solved}")
     if solved is None:
         expected = 'a list of steps, or their text as "solution"'
         raise fields.error("steps", expected, "neither", _renaming(unread_steps(fields)))
@@ -151,7 +158,13 @@ def _short_steps(fields: Fields, name: str) -> tuple[tuple[Step, ...], str]:
             raise fields.wrong(name, "a list of steps", fix)
         if not text and (name == "steps" or isinstance(unpacked.data[name], list)):
             return _steps(unpacked, name), BLANK_LINE
-    cut = fields.solution(name)
+    if isinstance(fields.data[name], list):  # TRL's conversational data: the completion is the assistant's message
+        turns = fields.records(name)
+        if len(turns) != 1:
+            raise fields.wrong(name, "a text, or the one message of the assistant")
+        cut = fields.cut(name, turns[0].text("content"))
+    else:
+        cut = fields.solution(name)
     return tuple(map(Step, cut.steps)), cut.separator
 
 
@@ -298,14 +311,24 @@ def unread_steps(fields: Fields) -> list[str]:
     ]  # fmt: skip
 
 
+def _are_texts(value: Json) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+
+
 def _renaming(names: list[str]) -> str | None:
     return f'rename "{names[0]}" to "steps" if it holds the steps (--map steps={names[0]})' if names else None
+
+
+def step_json(step: Step) -> Json:
+    """A step as it is read again: its text if that is all."""
+    plain: dict[str, Json] = to_plain(step)
+    return step.text if step == Step(step.text) else plain
 
 
 def _write(rows: Iterable[Judged]) -> Iterator[Written]:
     for row in rows:
         record: dict[str, Json] = to_plain(row.trajectory)
-        record["steps"] = [step.text if step == Step(step.text) else to_plain(step) for step in row.trajectory.steps]
+        record["steps"] = [step_json(step) for step in row.trajectory.steps]
         if row.judgement is not None:
             said = to_plain(row.judgement)
             if row.judgement.trajectory_id == row.trajectory.id:

@@ -50,7 +50,7 @@ def _read_own(fields: Fields) -> Problem:
     """A record with the fields of `Problem` itself; only the prompt is needed."""
     prompt = read_prompt(fields, "prompt")
     ready = {"answer": gold_answer(fields, "answer")} if "answer" in fields else {}
-    name, images = _id(fields), fields.images()
+    name, images = name_of_problem(fields), fields.images()
     made = {"id": problem_id(prompt, images) if name is None else name, "images": images}
     return from_plain(Problem, fields, {**ready, **made})
 
@@ -68,7 +68,7 @@ def _read_foreign(fields: Fields) -> Problem:
         meta.setdefault("solution", given)
     images = fields.images()
     return Problem(
-        id=_id(fields) or problem_id(prompt, images),
+        id=name_of_problem(fields) or problem_id(prompt, images),
         prompt=prompt,
         answer=answers.reference,
         domain=fields.text_or_none("domain") or "math",
@@ -77,7 +77,8 @@ def _read_foreign(fields: Fields) -> Problem:
     )
 
 
-def _id(fields: Fields) -> str | None:
+def name_of_problem(fields: Fields) -> str | None:
+    """The problem's id, under any name that the field's data sets use."""
     return next((found for name in _IDS if (found := fields.identifier(name)) is not None), None)
 
 

@@ -159,8 +159,14 @@ def _sniffed(fields: Fields) -> Format:
     looks = [f'rename "{name}" to "steps" if it holds the steps' for name in unread_steps(fields)[:1]]
     maps = [f"pass {found}"] if (found := suggestion(fields)) else []
     problems = ["read the file as problems"] if format_named("problems").sniff(fields) else []
-    fix = ", or ".join(["name the format", *looks, *maps, *problems])
+    inside = next((name for name, value in fields.data.items() if _holds_records(value)), None)
+    deeper = [f'write what "{inside}" holds, one record a line'] if inside else []
+    fix = ", or ".join(["name the format", *looks, *maps, *deeper, *problems])
     raise fields.error(None, f"a record of a known format (tried {', '.join([*names, _LAST])})", got, fix)
+
+
+def _holds_records(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(v, Mapping) and "role" not in v for v in value)
 
 
 def _is_parquet(source: Data) -> bool:

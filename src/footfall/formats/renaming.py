@@ -28,9 +28,12 @@ _SAME: dict[str, tuple[str, ...]] = {
     "ratings": (*VALUES, *FIRST_ERRORS),
 }
 """What can be named, with all the names that formats know it by."""
-NAMES = tuple(dict.fromkeys((*_SAME, "answer", "images", *OPTIONAL)))
+NAMES = tuple(dict.fromkeys((*_SAME, "answer", "images", "candidates", *OPTIONAL)))
 _LIKE_PROBLEM = re.compile(r"question|problem|prompt|query|instruction|task|exercise", re.I)
 _LIKE_REFERENCE = re.compile(r"answer|gold|reference|target|truth|result|(^|_)sol", re.I)
+_LIKE_NAME = re.compile(r"(^|_)(hash|id|ids|idx|type|source|name)$", re.I)
+"""What a field is that says of which problem, not what it asks."""
+_LIKE_POOL = re.compile(r"(^|_)(responses|resps|completions|generations|samples|outputs|solutions|predictions)$", re.I)
 _LIKE_SOLUTION = re.compile(r"solution|response|completion|output|generat|cot|rationale|reasoning|trace|thought", re.I)
 
 
@@ -104,12 +107,14 @@ def suggestion(fields: Fields) -> str | None:
     """The `--map …` that would make a trace of a record which no format knows; `None` if its names tell too little."""
     found: dict[str, str] = {}
     if not any(name in fields for name in PROMPTS):
-        asked = _first(fields, _LIKE_PROBLEM, PROMPTS)
+        asked = _first(fields, _LIKE_PROBLEM, PROMPTS) or _first_inside(fields, _LIKE_PROBLEM, PROMPTS)
         if asked is None:
             return None
         found["problem"] = asked
     if not any(name in fields for name in SOLUTIONS):
         rest = fields.without(*found.values())
+        if (pool := _pool(rest)) is not None:
+            return _as_option({**found, "candidates": pool})
         solved = next(iter(unread_steps(rest)), None) or _first(rest, _LIKE_SOLUTION, SOLUTIONS)
         if solved is None:
             return None
@@ -119,6 +124,17 @@ def suggestion(fields: Fields) -> str | None:
         if labels and not any(name in fields for name in VALUES):
             found["labels"] = labels[0]
     return _as_option(found) if found else None
+
+
+def _pool(fields: Fields) -> str | None:
+    """A list of solutions by its name, or the first of such lists, as harnesses keep one for each request."""
+    for name, value in fields.data.items():
+        if _LIKE_POOL.search(name) and isinstance(value, list) and value:
+            if all(isinstance(each, str) for each in value):
+                return name
+            if isinstance(value[0], list) and value[0] and all(isinstance(each, str) for each in value[0]):
+                return f"{name}.0"
+    return None
 
 
 def problem_suggestion(fields: Fields) -> str | None:
@@ -141,5 +157,14 @@ def _as_option(names: Mapping[str, str]) -> str:
 def _first(fields: Fields, like: re.Pattern[str], known: tuple[str, ...]) -> str | None:
     """The field whose name looks most like it, if it holds a text or a list."""
     texts = [name for name, value in fields.data.items() if value and isinstance(value, str | list)][:1000]
+    texts = [name for name in texts if not _LIKE_NAME.search(name)]
     near = (name for wanted in known for name in difflib.get_close_matches(wanted, texts, n=1, cutoff=0.75))
     return next((name for name in texts if like.search(name)), None) or next(near, None)
+
+
+def _first_inside(fields: Fields, like: re.Pattern[str], known: tuple[str, ...]) -> str | None:
+    """The same in an object that is a field, with dots: `doc.question`."""
+    for name, value in fields.data.items():
+        if isinstance(value, Mapping) and (inner := _first(fields.holding(value), like, known)) is not None:
+            return f"{name}.{inner}"
+    return None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from footfall.types.traces import Cost, Trajectory
 
@@ -178,6 +178,11 @@ class Judged(NamedTuple):
 
     trajectory: Trajectory
     judgement: Judgement | None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """A row that is given where a trace is wanted, say to a judge, says so."""
+        hint = "" if name.startswith("_") else "; what takes traces is given [row.trajectory for row in rows]"
+        raise AttributeError(f"a Judged, a row of trajectory and judgement, has no {name!r}{hint}")
 
     def _repr_html_(self) -> str:
         """The steps with their values, as notebooks show it."""

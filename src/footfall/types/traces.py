@@ -181,7 +181,15 @@ class Trajectory:
     meta: Mapping[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.tokenizer is None and any(s.token_ids is not None or s.observation_ids is not None for s in self.steps):
+        problem: object = self.problem
+        if not isinstance(problem, Problem):
+            wanted = "its problem is a Problem, as in Problem('p1', 'What is 3 + 4?')"
+            raise TypeError(f"trajectory {self.id!r}: {wanted}, not {type(problem).__name__}")
+        try:
+            sampled = any(s.token_ids is not None or s.observation_ids is not None for s in self.steps)
+        except AttributeError as error:
+            raise TypeError(f"trajectory {self.id!r}: its steps are Steps, as in (Step('3 + 4 = 7.'),)") from error
+        if self.tokenizer is None and sampled:
             raise ValueError(f"trajectory {self.id!r} has token_ids but names no tokenizer they belong to")
 
     @property
