@@ -17,7 +17,7 @@ from footfall.formats.math_aps import read_tree
 from footfall.formats.nouns import to_plain
 from footfall.formats.parquet import is_foreign, iter_parquet, parquet_kind, read_parquet
 from footfall.formats.problems import PROMPTS
-from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatError, Signs
+from footfall.formats.records import MEND_IMAGE, SOUND_IMAGE, Fields, FormatError
 from footfall.formats.renaming import check_names, keeping, problem_suggestion, renamed, suggestion
 from footfall.formats.rows import Format
 from footfall.formats.solutions import Solutions
