@@ -40,7 +40,8 @@ def load(source: str | os.PathLike[str], **settings: Any) -> Judge:
     `settings` are those of `--set`: `footfall.load("runs/prm", device="cpu")`. A judge that asks a policy takes one, or what
     `--policy` would name: `footfall.load("monte-carlo", policy="embedded", rollouts=8)`.
     """
-    from footfall.commands._judges import PolicyOptions, make_judge
+    from footfall.commands._judges import make_judge
+    from footfall.commands._options import PolicyOptions
 
     if isinstance(settings.get("policy"), str):
         settings["policy"] = PolicyOptions(policy=settings["policy"])
