@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,30 @@ def test_search_and_learn_and_the_harness_are_read_by_name() -> None:
 def test_a_document_with_its_records_inside_says_where_they_are() -> None:
     with pytest.raises(FormatError, match='write what "samples" holds, one record a line'):
         read({"version": 2, "samples": [{"id": 1, "input": "?"}]})
+
+
+def test_a_log_of_inspect_is_read_by_its_samples(tmp_path: Path) -> None:
+    log = tmp_path / "log.eval"
+    said = [{"role": "user", "content": "2 + 3?"}, {"role": "assistant", "content": "2 + 3 = 5.\n\nIt is 5."}]
+    with zipfile.ZipFile(log, "w") as packed:
+        packed.writestr("header.json", "{}")
+        for k in (1, 2):
+            sample: dict[str, Any] = {
+                "id": k,
+                "epoch": 1,
+                "input": "2 + 3?",
+                "target": "5",
+                "messages": said,
+                "scores": {},
+            }
+            packed.writestr(f"samples/{k}_epoch_1.json", json.dumps(sample, indent=1))
+    with pytest.raises(FormatError, match=r"take its samples: unzip -p .*log.eval 'samples/\*' > data.json"):
+        formats.read(log)
+    with zipfile.ZipFile(log) as packed:  # what that command writes
+        held = [packed.read(name) for name in packed.namelist() if name.startswith("samples/")]
+    (tmp_path / "data.json").write_bytes(b"".join(held))
+    rows = formats.read(tmp_path / "data.json")
+    assert [(row.trajectory.id, row.trajectory.problem.answer) for row in rows] == [("1", "5"), ("2", "5")]
 
 
 def test_traces_are_written_as_pools_and_read_again(tmp_path: Path) -> None:

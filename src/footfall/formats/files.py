@@ -100,6 +100,8 @@ def _refuse_packed(path: str, first: bytes) -> None:
     for begin, (name, command) in _PACKED.items():
         if first.startswith(begin):
             fix = f"unpack it first: {command} {shlex.quote(path)} > data.jsonl"
+            if path.endswith(".eval"):  # a log of inspect_ai, which has more in it than the samples
+                fix = f"take its samples: unzip -p {shlex.quote(path)} 'samples/*' > data.json"
             raise FormatError(path, "JSON lines, as they are or packed once by gzip", got=f"a {name} file", fix=fix)
 
 

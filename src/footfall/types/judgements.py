@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from footfall.types.traces import Cost, Trajectory
 
@@ -179,11 +179,6 @@ class Judged(NamedTuple):
     trajectory: Trajectory
     judgement: Judgement | None
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """A row that is given where a trace is wanted, say to a judge, says so."""
-        hint = "" if name.startswith("_") else "; what takes traces is given [row.trajectory for row in rows]"
-        raise AttributeError(f"a Judged, a row of trajectory and judgement, has no {name!r}{hint}")
-
     def _repr_html_(self) -> str:
         """The steps with their values, as notebooks show it."""
         from footfall.notebook import steps
@@ -194,6 +189,16 @@ class Judged(NamedTuple):
         why = {i: str(reason) for i, reason in enumerate(said.failures) if reason is not None}
         texts = [step.written for step in trace.steps]
         return steps(f"{trace.headline}\njudge: {said.judge}", texts, said.values, why)
+
+
+def _no_trace(row: Judged, name: str) -> NoReturn:
+    """A row that is given where a trace is wanted, say to a judge, says so."""
+    hint = "" if name.startswith("_") else "; what takes traces is given [row.trajectory for row in rows]"
+    raise AttributeError(f"a Judged, a row of trajectory and judgement, has no {name!r}{hint}")
+
+
+if not TYPE_CHECKING:  # a type checker knows the fields, and would take any other for one
+    Judged.__getattr__ = _no_trace
 
 
 class Judge(Protocol):
