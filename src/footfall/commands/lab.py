@@ -326,10 +326,13 @@ def _show_finding(finding: Finding) -> None:
 
 def _show_ledger(shown: Sequence[Line], notes: bool) -> None:
     console = Console(markup=False, highlight=False)
-    (_show_table if console.width >= _WIDE and not notes else _show_stacked)(console, shown, notes)
+    if console.width >= _WIDE and not notes:
+        _show_table(console, shown)
+    else:
+        _show_stacked(console, shown, notes)
 
 
-def _show_table(console: Console, shown: Sequence[Line], notes: bool = False) -> None:
+def _show_table(console: Console, shown: Sequence[Line]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("recipe", "claim", "effect [95% interval]", "verdict", "scale"):
         table.add_column(name, no_wrap=name != "claim", overflow="fold")
@@ -338,7 +341,7 @@ def _show_table(console: Console, shown: Sequence[Line], notes: bool = False) ->
     console.print(table)
 
 
-def _show_stacked(console: Console, shown: Sequence[Line], notes: bool = False) -> None:
+def _show_stacked(console: Console, shown: Sequence[Line], notes: bool) -> None:
     """For terminals too narrow for claims in a column, and for notes."""
     for line in shown:
         effect, verdict, scale = _result(line)

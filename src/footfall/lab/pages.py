@@ -70,7 +70,7 @@ def ledger_page(shown: Sequence[Line], folder: Path) -> str:
     first = [line for line in shown if line.main or line.claim.tier == "real"]
     table = _table(["system", "claim", "effect", "verdict", "scale"], [_main_cells(line, folder) for line in first])
     counted = f"{len(shown)} claims: {_counts(shown)}. {len(main)} main claims: {_counts(main)}. {_open(shown)}"
-    parts = [part for line in main for part in _system([each for each in shown if each.entry == line.entry], folder)]
+    parts = [part for line in main for part in _system([each for each in shown if each.entry == line.entry])]
     told = [counted, "", *_causes(shown), "", _FILTER, "", *table, "", "## All claims", "", *parts]
     return "\n".join([_LEDGER_HEAD, *told, *_costs(shown)])
 
@@ -137,7 +137,7 @@ def _main_cells(line: Line, folder: Path) -> list[str]:
     return [names, line.claim.claim + stand_in, *result]
 
 
-def _system(shown: Sequence[Line], folder: Path) -> list[str]:
+def _system(shown: Sequence[Line]) -> list[str]:
     """All claims of one system, folded, with what must be known of each."""
     recipe, verdicts = shown[0].entry.recipe, "; ".join(line.verdict for line in shown)
     header = ["claim", "baseline → method", "metric", "effect", "±", "verdict", "seeds", "cost"]
