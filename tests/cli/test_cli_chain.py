@@ -54,6 +54,20 @@ def test_labels_stand_beside_their_traces(here: Path) -> None:
     assert set(values) <= {0, 0.25, 0.5, 0.75, 1}
 
 
+def test_a_training_as_a_family_ends_with_how_its_folder_is_read(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By itself a folder with a blank line for separator is read as one with a newline, to other values."""
+    assert cli.main([*TRAIN, "--objective", "bce", "--as", "trl-blank-line", "--out", "p"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("read by")]
+    found = []
+    for judge in (["--judge", "p/model"], line.split()[2:]):
+        assert cli.main(["score", "s/trajectories.parquet", "--limit", "4", *judge, "--json"]) == 0
+        found.append([trace["values"] for trace in json.loads(capsys.readouterr().out)["rows"]])
+    for ours, theirs in zip(*found, strict=True):
+        assert theirs == pytest.approx(ours, abs=1e-5)
+
+
 @pytest.mark.parametrize(("words", "folder"), [(SAMPLE, "s"), (LABEL, "l"), (TRAIN, "t")])
 def test_the_same_command_again_does_nothing_again(
     words: list[str], folder: str, here: Path, capsys: pytest.CaptureFixture[str]

@@ -108,3 +108,9 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path) -> None:
     refused("leave --family out", as_family="trl", family="pqm")
     refused("holds all weights, no adapter", as_family="trl", lora_rank=4)
     refused("is trained by the objective log-ratio", as_family="eurus-prm")
+    llama = tmp_path / "llama"
+    save_checkpoint(llama, "llama", llama3_tokenizer())
+    for name, objective in (("eurus-prm", "log-ratio"), ("genprm", "verdict")):
+        # Its own reader takes no other decoder, and would refuse what was published.
+        with pytest.raises(ValueError, match=f"a {name} is a qwen2 decoder, and .* a llama: begin from such a decoder"):
+            train_prm(rows(), llama, replace(QUICK, as_family=name, objective=objective), tmp_path / name)

@@ -177,7 +177,7 @@ def main(config: TrainConfig) -> int:
         run.log("stage", stage="train", updates=trained.updates, seconds=trained.cost.seconds)
         page = write_page(run.folder / REPORT, _page(config, trained, run.folder / HELD_OUT))
     # train_prm writes result.json itself, with more than is printed here.
-    result = {**_summary(trained), **rows.limited, "page": str(page)}
+    result = {**_summary(trained), **_published(trained, config.as_family), **rows.limited, "page": str(page)}
     emit(result, config.run.json, lambda console: _show(console, trained, result))
     return 0
 
@@ -262,6 +262,16 @@ class _Shown:
             self.scalars.write("held_out", facts)
 
 
+def _published(trained: TrainResult, family: str | None) -> dict[str, str]:
+    """The folder in a family's format, and how it is read: not all of these say of which family they are."""
+    from footfall.train.run import PUBLISHED
+
+    if family is None:
+        return {}
+    folder = trained.folder.parent / PUBLISHED
+    return {"published": str(folder), "read_by": f"--judge {folder} --set family={family}"}
+
+
 def _summary(trained: TrainResult) -> dict[str, Any]:
     stored = trained.to_dict()
     kept = ("metrics", "first_error", "train", "held_out", "contaminated", "updates", "lr", "tokens_per_second")
@@ -294,9 +304,9 @@ def _show(console: Console, trained: TrainResult, result: dict[str, Any]) -> Non
         "cost": spent(trained.cost, trained.cost.seconds),
         "model": trained.folder,
         "page": result["page"],
+        "published": result.get("published"),
+        "read by": result.get("read_by"),
     })  # fmt: skip
-    if (published := trained.folder.parent / "published").is_dir():
-        facts(console, {"published": published})
     next_command(console, "score", "--judge", trained.folder, "traces.jsonl")
     next_command(console, "serve", "--judge", trained.folder, first="or")
 

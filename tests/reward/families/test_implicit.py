@@ -11,7 +11,7 @@ import torch
 from footfall.registry import create
 from footfall.render import Writer
 from footfall.reward.checkpoint import checkpoint
-from footfall.reward.families.eurus import numbered_spans, process_rewards, token_log_probs
+from footfall.reward.families.eurus import numbered_spans, process_rewards, published_spans, token_log_probs
 from footfall.reward.family import Scored
 from footfall.search.votes import aggregate
 from tests.reward.families.reference import QUESTION, STEPS, next_logits, trace, values
@@ -111,6 +111,20 @@ def test_eurus_counts_steps_as_the_authors_code_does(tmp_path: Path, steps: tupl
     assert judgement.aspects["reward"] == pytest.approx(
         [b - a for a, b in zip(before, expected, strict=True)], abs=TOLERANCE
     )
+
+
+def test_a_eurus_prm_without_a_chat_template_is_refused(tmp_path: Path) -> None:
+    """One could be trained (`--as eurus-prm`), and each score of it then ended in an IndexError."""
+    _, _, _, _, tokenizer = pair(tmp_path)
+    plain, turns = trace("alone."), tokenizer.chat_template
+    tokenizer.chat_template = None
+    with pytest.raises(ValueError, match=r"here: a eurus-prm .* has no chat template: .* as the family implicit"):
+        published_spans(Writer(tokenizer, "here"), plain)
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    with pytest.raises(ValueError, match="ends no turn"):
+        published_spans(Writer(tokenizer, "here"), plain)
+    tokenizer.chat_template = turns
+    assert published_spans(Writer(tokenizer, "here"), plain).ends
 
 
 def test_any_pair_of_language_models_is_an_implicit_prm_whose_steps_end_with_their_blank_line(tmp_path: Path) -> None:

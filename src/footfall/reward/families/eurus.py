@@ -225,6 +225,12 @@ def numbered_spans(writer: Writer, trajectory: Trajectory) -> Scored:
 def published_spans(writer: Writer, trajectory: Trajectory) -> Scored:
     """A step ends two tokens after where its prefix alone would, the last one with the end of its turn."""
     scored = numbered_spans(writer, trajectory)
+    if scored.ends[-1] + 1 >= len(scored.ids):
+        lacks = "has no chat template" if writer.tokenizer.chat_template is None else "ends no turn"
+        raise ValueError(
+            f"{writer.source}: a eurus-prm reads the last step at the end of its turn, and its tokenizer {lacks}: take a model "
+            "with one, or read and train it as the family implicit"
+        )
     alone = [numbered_spans(writer, trajectory.prefix(k)).ends[-1] for k in range(1, len(trajectory.steps))]
     return scored._replace(ends=(*(end + 2 for end in alone), scored.ends[-1] + 1))
 
