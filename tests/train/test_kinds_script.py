@@ -200,6 +200,9 @@ def test_more_chains_are_voted_on_at_a_threshold_of_their_own(out: Path) -> None
     assert four["figures"]["mean"]["f1"][0] == 100.0 > one["figures"]["mean"]["f1"][0]
     assert 0.25 < four["threshold"] < 0.75 and four["tokens a trace"] == 40 and one["tokens a trace"] == 10
     assert one["with a verdict"] == pytest.approx(1 - 1 / len(cases), abs=1e-4)
+    gained = round(four["figures"]["mean"]["f1"][0] - one["figures"]["mean"]["f1"][0], 2)
+    assert four["− one chain"]["mean"][0] == gained and "− one chain" not in one
+    assert f"| one chain: +{gained:.1f} [" in kinds_measure.tables(found)
 
 
 @pytest.mark.parametrize("there", [SPLITS, (kinds_measure.HELD,)])
