@@ -2,7 +2,7 @@
 
     unpack    --model, a GGUF file, as a folder with safetensors, which families that are language models read
     train     a PRM of the kind --kind, called --name, on --rows as in `scripts/loop.py`; --beside names the one that it is
-              compared with: it learned from the same rows
+              compared with: it learned from the same rows; with --then-score it scores what --on names at once
     score     with the PRM --name: --on processbench and pools of samples, as `scripts/loop.py` scores
     chains    verifications of rows by --model itself, --n each, kept where they say what the labels say; at most --most of
               them become the rows `chains` of the kind thinkprm
@@ -38,7 +38,7 @@ import torch
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import read_parquet, write_parquet
 from footfall.gguf.container import is_gguf
-from footfall.loading import load_model, quiet
+from footfall.loading import give_memory_back, load_model, quiet
 from footfall.policy.torch_policy import TorchPolicy
 from footfall.registry import create
 from footfall.reward.backbone import context_length
@@ -46,7 +46,7 @@ from footfall.reward.checkpoint import Options, evidence, language_family
 from footfall.reward.generative.thinkprm import TEACHER, thinkprm
 from footfall.reward.prm import PRM
 from footfall.train import TrainConfig, train_prm
-from footfall.train.run import MODEL
+from footfall.train.run import MODEL, RESULT
 from footfall.types import Judge, Judged, Judgement, Trajectory
 from scripts import kinds_data, kinds_measure, loop
 from scripts import loop_data as data
@@ -88,8 +88,9 @@ KINDS = {
     ),
     "probe": Kind({"head": "frozen-linear"}, adapter=False),
     "implicit": Kind({"family": "implicit", "objective": "log-ratio"}, head=False),
+    # Of 1.5B parameters a checkpoint with all weights and their moments is 18 GB, not worth the time of writing: there is none.
     "pathfinder": Kind(
-        {"as_family": "pathfinder-prm", "objective": "error-types"},
+        {"as_family": "pathfinder-prm", "objective": "error-types", "save_steps": 1_000_000},
         kinds_data.typed_rows, adapter=False, head=False, lr=1e-5,
     ),
     "thinkprm": Kind({"family": "thinkprm", "objective": "critique"}, head=False),
@@ -131,19 +132,27 @@ def train(args: argparse.Namespace) -> None:
     rows, held, given = lessons_of(args)
     config = config_of(args, kind)
     run = args.out / f"prm-{args.name}.run"
+    if not (run / RESULT).is_file():  # scores that are there are of an earlier training of this name
+        for on in data.EVALUATED:
+            (args.out / f"scores-{args.name}-{on}.jsonl.gz").unlink(missing_ok=True)
     result = train_prm(
-        kind.rows(rows), unpacked(args), config, run, held_out=kind.rows(held),
+        kind.rows(rows), unpacked(args), config, run,
         progress=lambda done, total: tell(f"update {done} of {total}") if done % 20 == 0 else None,
     )  # fmt: skip
+    give_memory_back()  # stages beside this one may wait for it
     facts = {
         "kind": args.kind, "beside": args.beside, **given, "config": config.to_dict(), **trained_facts(result),
         "training seconds and loading": round(time.monotonic() - started, 1),
     }  # fmt: skip
+    judge: Judge | None = None
     if args.kind != "thinkprm":  # its threshold is chosen by what it has written, in evaluate
-        facts["validation"] = validate(opened(args, args.kind), held, args.seed)._asdict()
+        judge = opened(args, args.kind)
+        facts["validation"] = validate(judge, held, args.seed)._asdict()
         facts["thresholds of sanity judges"] = sanity_thresholds(held, args.seed)
     facts["seconds"] = round(time.monotonic() - started, 1)
     keep(args.out / f"prm-{args.name}" / "facts.json", facts)
+    if args.then_score and judge is not None:
+        loop.score(args, lambda _: judge)
 
 
 def config_of(args: argparse.Namespace, kind: Kind) -> TrainConfig:
@@ -151,7 +160,7 @@ def config_of(args: argparse.Namespace, kind: Kind) -> TrainConfig:
     common: dict[str, Any] = {
         "lr": args.lr or kind.lr, "epochs": args.epochs, "warmup": 0.1, "batch_size": args.batch, "seed": args.seed,
         "lora_rank": args.rank if kind.adapter else None, "max_length": args.max_length, "too_long": "drop",
-        "device": args.device,
+        "device": args.device, "eval_share": 0.0,  # held-out rows are read once, by `validate`
     }  # fmt: skip
     if kind.head or not kind.adapter:  # language models are trained by a loop of their own, without these
         common |= {"accumulation": args.accumulation, "gradient_checkpointing": args.checkpointing}
@@ -196,7 +205,8 @@ def chains(args: argparse.Namespace) -> None:
     write_parquet(asked, lessons.rows, "judged")
     own = ["--method", "agreeing", "--data", str(asked), "--store", "none", "--chunk", str(args.chunk)]
     critic = ["critic=thinkprm", f"labels={asked}", f"n={args.n}", "temperature=0.7", f"max_tokens={args.max_tokens}"]
-    policy = ["--policy", unpacked(args), *([] if args.device is None else ["--device", args.device])]
+    writer = f"{unpacked(args)}{'' if args.at_once is None else f',rows={args.at_once}'}"
+    policy = ["--policy", writer, *([] if args.device is None else ["--device", args.device])]
     loop.command("label", *own, "--set", *critic, "--out", str(run), *policy, "--seed", str(args.seed))
     found: list[Judged] = read_parquet(run / "judged.parquet", "judged")
     kept = kinds_data.chosen_chains(found, args.most)
@@ -213,7 +223,7 @@ def verify(args: argparse.Namespace) -> None:
     elif "processbench" not in kept(source, against=list)["against"]:
         raise SystemExit(f"{args.name} may have seen problems of processbench: it is not measured there")
     folder = unpacked(args) if args.told else args.out / f"prm-{args.name}.run" / MODEL
-    policy = TorchPolicy.load(folder, args.device, label=args.name)
+    policy = TorchPolicy.load(folder, args.device, label=args.name, rows=args.at_once)
     judge = thinkprm(policy, args.n, "verdicts", max_tokens=args.max_tokens, seed=args.seed)
     benchmark: Benchmark = create("benchmark", "processbench", data=args.data / "processbench")
     held: list[Judged] = read_parquet(args.out / "rows" / "held-out.parquet", "judged")
@@ -286,10 +296,14 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--kind", choices=KINDS)
     parser.add_argument("--beside", help="the PRM whose figures are taken from those of this one")
     parser.add_argument("--most", type=COUNT, default=1000, help="chains to learn from")
+    parser.add_argument("--then-score", action="store_true", help="score --on with the PRM that was trained, at once")
     parser.add_argument("--told", action="store_true", help="the untrained model is told what a verification is")
     args = parser.parse_args(given)
     wanted = {option: args.stage in stages for option, stages in NEEDS.items()}
-    wanted["--data"] |= args.stage == "score" and bool({*args.on} & {*data.STEPS})
+    scores = args.stage == "score" or (args.stage == "train" and args.then_score)
+    wanted["--data"] |= scores and bool({*args.on} & {*data.STEPS})
+    if args.then_score and args.kind == "thinkprm":
+        parser.error("--then-score: a judge that writes does so in the stage verify")
     if missing := [option for option, needed in wanted.items() if needed and not getattr(args, option[2:])]:
         parser.error(f"the stage {args.stage} needs {' and '.join(missing)}")
     return args

@@ -2,8 +2,8 @@
 
 Every kind is measured on ProcessBench at the threshold chosen on held-out rows, and in pools by best-of-N and weighted vote.
 Beside its figures stand their differences to those of the PRM that its facts name, over the cases that both have scores of,
-resampled together. A judge that writes is measured at 1, 4 and 16 chains, the first ones that it wrote; each number of chains
-has a threshold of its own, from chains about held-out rows.
+resampled together. A judge that writes is measured at 1, 4 and 16 chains, the first ones that it wrote, and against itself at
+one; each number of chains has a threshold of its own, from chains about held-out rows.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from footfall.types import Judged, Judgement, Problem, Step
 from scripts.kinds_data import Verified, mean_verdicts, verified_of
 from scripts.loop_data import EVALUATED, STEPS, pool_file
 from scripts.loop_files import kept, scores_of, tell
-from scripts.loop_measure import FOLDS, VOTES, Pools, Scores, percent, percentages, table_line, with_interval
+from scripts.loop_measure import FOLDS, VOTES, Figure, Pools, Scores, percent, percentages, table_line, with_interval
 from scripts.train_smol import choose_threshold
 
 CHAINS = (1, 4, 16)
+LESS_ONE = "− one chain"
 HELD = "validation"
 """The split of held-out rows among those that were verified, as thresholds are chosen on it."""
 COLUMNS = (*SPLITS, "mean")
@@ -63,6 +64,9 @@ def evaluate(out: Path, data: Path, seed: int) -> dict[str, Any]:
     for name, own in on_steps.items():
         rival = beside(name, own.facts, on_steps)
         figures = steps_figures(benchmark, own, on_steps.get(rival), seed)
+        judge, _, chains = name.rpartition(", ")
+        if chains != "1" and (one := on_steps.get(f"{judge}, 1")) is not None:
+            figures[LESS_ONE] = difference(benchmark, own, one, seed).by_row
         found.setdefault(name, told(own.facts))["processbench"] = {"beside": rival, **figures}
     for on in (each for each in EVALUATED if each not in STEPS):
         pools = {name: scores_of(file) for name in facts if (file := out / f"scores-{name}-{on}.jsonl.gz").is_file()}
@@ -140,13 +144,25 @@ def steps_figures(benchmark: Benchmark, own: Scored, other: Scored | None, seed:
         "figures": percentages(measured(benchmark, cases, own, seed)),
     }  # fmt: skip
     if other is not None:
-        common = [case for case in cases if (case.split, case.trajectory.id) in other.scores]
-        ours, theirs = (measured(benchmark, common, each, seed) for each in (own, other))
-        found["common cases"] = len(common)
-        found["difference"] = {
-            row: percent(paired_resamples(ours[row]["f1"], theirs[row]["f1"])[0]) for row in COLUMNS if row in ours
-        }
+        found["common cases"], found["difference"] = difference(benchmark, own, other, seed)
     return found
+
+
+class Difference(NamedTuple):
+    """Of two judges' F1, over the cases that both have."""
+
+    cases: int
+    by_row: Mapping[str, Figure]
+
+
+def difference(benchmark: Benchmark, own: Scored, other: Scored, seed: int) -> Difference:
+    """Of each split and of their mean, resampled together."""
+    both = {*own.scores} & {*other.scores}
+    common = [case for case in benchmark.cases if (case.split, case.trajectory.id) in both]
+    ours, theirs = (measured(benchmark, common, each, seed) for each in (own, other))
+    return Difference(len(common), {
+        row: percent(paired_resamples(ours[row]["f1"], theirs[row]["f1"])[0]) for row in COLUMNS if row in ours
+    })  # fmt: skip
 
 
 def measured(benchmark: Benchmark, cases: Sequence[Case], own: Scored, seed: int) -> Mapping[str, Mapping[str, Floats]]:
@@ -214,7 +230,8 @@ def tables(found: Mapping[str, Any]) -> str:
         own = given["processbench"]
         rows = sum(counts["traces"] for counts in given["labels"].values())
         figures = [with_interval(own["figures"][column]["f1"]) for column in COLUMNS]
-        less = f"{own['beside']}: {with_interval(own['difference']['mean'], '+')}" if "difference" in own else ""
+        others = {own["beside"]: own.get("difference"), "one chain": own.get(LESS_ONE)}
+        less = "; ".join(f"{other}: {with_interval(by_row['mean'], '+')}" for other, by_row in others.items() if by_row)
         tokens = "" if given["tokens"] is None else f"{given['tokens']:,}"
         cells = [name, given["model"], f"{rows:,}", tokens, *figures, less, f"{own['cases']:,}"]
         parts.append(table_line(cells))

@@ -57,6 +57,7 @@ def run(words: Sequence[str]) -> int:
         help="memory of the GPU that stages beside each other may take together; default: most of an H200's",
     )  # fmt: skip
     parser.add_argument("--only", nargs="+", default=[], help="stages of these names or patterns, and what they need")
+    parser.add_argument("--then", nargs="+", default=[], help="others, begun where none of those of --only may be")
     parser.add_argument("--dry", action="store_true", help="say what would be done, with estimated seconds")
     others = [word for word in words if word not in ("-h", "--help")]
     known, _ = parser.parse_known_args(others or words)
@@ -66,7 +67,10 @@ def run(words: Sequence[str]) -> int:
     for name, text in {**plan.given, **plan.places}.items():
         told.add_argument(f"--{name}", help=text.replace("%", "%%"))
     args = parser.parse_args(words)
-    stages = plan.needing(args.only)
+    if args.then and not args.only:
+        parser.error("--then names what comes after the stages of --only: name those too")
+    first = plan.needing(args.only)
+    stages = (*first, *(stage for stage in plan.needing([*args.only, *args.then]) if stage not in first))
     values = {
         name: v for name in (*plan.given, *plan.places) if (v := getattr(args, name.replace("-", "_"))) is not None
     }

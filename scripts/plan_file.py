@@ -46,7 +46,7 @@ else:
     import tomli as tomllib
 
 OUT = "out"
-OPTIONS = ("plan", "seconds", "workers", "gib", "only", "dry", "help")
+OPTIONS = ("plan", "seconds", "workers", "gib", "only", "then", "dry", "help")
 """Of `run` itself, beside what a plan is given."""
 GPU = ("none", "shared", "whole")
 _WORD = re.compile(r"\{([a-z][a-z0-9_-]*)(?:\[([a-z][a-z0-9_-]*)\])?\}")

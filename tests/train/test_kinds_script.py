@@ -18,6 +18,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from footfall.formats import read_parquet, write_parquet
 from footfall.gguf import gguf_tokenizer
 from footfall.loading import load_model
+from footfall.policy.torch_policy import TorchPolicy
 from footfall.reward.generative.critic import Chain, Request
 from footfall.types import Cost, Judged, Step, Trajectory
 from scripts import kinds, kinds_data, kinds_measure, loop, loop_files, loop_measure
@@ -200,6 +201,9 @@ def test_more_chains_are_voted_on_at_a_threshold_of_their_own(out: Path) -> None
     assert four["figures"]["mean"]["f1"][0] == 100.0 > one["figures"]["mean"]["f1"][0]
     assert 0.25 < four["threshold"] < 0.75 and four["tokens a trace"] == 40 and one["tokens a trace"] == 10
     assert one["with a verdict"] == pytest.approx(1 - 1 / len(cases), abs=1e-4)
+    gained = round(four["figures"]["mean"]["f1"][0] - one["figures"]["mean"]["f1"][0], 2)
+    assert four["− one chain"]["mean"][0] == gained and "− one chain" not in one
+    assert f"| one chain: +{gained:.1f} [" in kinds_measure.tables(found)
 
 
 @pytest.mark.parametrize("there", [SPLITS, (kinds_measure.HELD,)])
@@ -245,14 +249,35 @@ def test_what_is_stored_gives_the_same_figures(out: Path) -> None:
 
 
 def test_a_stage_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for stage, needed in (("train", "--model and --kind"), ("verify", "--model and --data"), ("evaluate", "--data"),
-                          ("store", "--to")):  # fmt: skip
+    for stage, needed in (("train", "--model and --kind"), ("train --then-score", "--model and --data and --kind"),
+                          ("verify", "--model and --data"), ("evaluate", "--data"), ("store", "--to")):  # fmt: skip
         with pytest.raises(SystemExit):
-            kinds.main([stage, "--out", str(tmp_path)])
-        assert f"the stage {stage} needs {needed}" in capsys.readouterr().err
+            kinds.main([*stage.split(), "--out", str(tmp_path)])
+        assert f"the stage {stage.split()[0]} needs {needed}" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        kinds.main(
+            ["train", "--kind", "thinkprm", "--then-score", "--model", "m", "--data", "d", "--out", str(tmp_path)]
+        )
+    assert "a judge that writes does so in the stage verify" in capsys.readouterr().err
     loop_files.keep(tmp_path / "prm-prm" / "facts.json", {"kind": "thinkprm", "against": ["math-500"]})
     with pytest.raises(SystemExit, match="may have seen problems of processbench"):
         kinds.main(["verify", "--model", "m", "--data", "d", "--out", str(tmp_path)])
+
+
+def test_a_judge_that_writes_takes_as_many_rows_as_it_is_told(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside trainings it has to leave them memory."""
+
+    def ended(*words: object, **given: object) -> None:
+        raise SystemExit([*words, given.get("rows")])
+
+    monkeypatch.setattr(kinds, "unpacked", lambda args: "folder")
+    monkeypatch.setattr(kinds, "lessons_of", lambda args: Namespace(rows=rows("x", ["What is 1?"])))
+    monkeypatch.setattr(TorchPolicy, "load", ended)
+    monkeypatch.setattr(loop, "command", ended)
+    for stage, told, wanted in (("verify", ["--told"], 7), ("chains", [], "folder,rows=7")):
+        with pytest.raises(SystemExit) as found:
+            kinds.main([stage, *told, "--model", "m", "--data", str(out), "--out", str(out), "--at-once", "7"])
+        assert wanted in found.value.args[0]
 
 
 @pytest.mark.long
@@ -272,10 +297,15 @@ def test_every_kind_learns_from_the_same_rows_and_is_scored(
     cases = json.loads(gzip.decompress(file.read_bytes()))
     cases[0]["steps"] = ["a" * 400, "b" * 400]  # longer than what is trained on
     file.write_bytes(gzip.compress(json.dumps(cases).encode()))
+    travelled = [{"id": "gsm8k-0", "split": "gsm8k", "scores": [0.5]}]  # of a training whose weights stayed elsewhere
+    loop_files.keep_lines(out / "scores-ce-processbench.jsonl.gz", travelled)
     for kind in (name for name in kinds.KINDS if name != "thinkprm"):
         given = ["outcome"] if kind == "implicit" else ["gold"]
         beside = [] if kind == "ce" else ["--beside", "ce"]
-        kinds.main(["train", *shared, *small, "--kind", kind, "--name", kind, "--rows", *given, *beside])
+        at_once = ["--then-score"] if kind in ("pqm", "pathfinder") else []
+        kinds.main(["train", *shared, *small, "--kind", kind, "--name", kind, "--rows", *given, *beside, *at_once])
+        scored = out / f"scores-{kind}-processbench.jsonl.gz"
+        assert scored.is_file() == bool(at_once)
         kinds.main(["score", *shared, "--name", kind, "--on", "processbench"])
     facts = {kind: loop_files.kept(out / f"prm-{kind}" / "facts.json") for kind in kinds.KINDS if kind != "thinkprm"}
     assert {kind: (given["config"]["objective"], given["config"].get("head")) for kind, given in facts.items()} == {
@@ -283,6 +313,7 @@ def test_every_kind_learns_from_the_same_rows_and_is_scored(
         "uhead": ("soft-bce", "uncertainty"), "probe": ("soft-bce", "frozen-linear"), "implicit": ("log-ratio", None),
         "pathfinder": ("error-types", None),
     }  # fmt: skip
+    assert not any(given["as trained"] for given in facts.values()), "held-out rows are read once, for the threshold"
     capsys.readouterr()
     kinds.main(["evaluate", *shared])
     found = json.loads(capsys.readouterr().out)

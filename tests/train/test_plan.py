@@ -129,6 +129,25 @@ def test_what_is_done_is_skipped_and_what_has_other_settings_is_neither_redone_n
     assert "its open stages need --model" in capsys.readouterr().err
 
 
+def test_what_comes_then_is_begun_after_what_is_wanted_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One half hour does the first seeds, and of the second ones what there is time for."""
+    each = "{seed = [0, 1]}"
+    file = write(
+        tmp_path / "p.toml", stage("rows", touch("rows"), "rows"),
+        *(stage(f"{arm}-{{seed}}", touch(f"{arm}-{{seed}}"), f"{arm}-{{seed}}", each=each, after="rows") for arm in "ab"),
+    )  # fmt: skip
+    words = ["--dry", "--workers", "1", "--only", "*-0"]
+    for then, wanted in (([], "rows a-0 b-0"), (["--then", "*-1"], "rows a-0 b-0 a-1 b-1")):
+        assert run(file, tmp_path / "out", *words, *then) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split()[2].rstrip(":") for line in lines if " s  " in line] == wanted.split()
+    with pytest.raises(SystemExit):
+        run(file, tmp_path / "out", "--then", "*-1")
+    assert "name those too" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["seconds", "Model", '"a b"'])
 def test_a_name_that_no_command_can_have_is_not_given(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be given: a name is in small letters"):

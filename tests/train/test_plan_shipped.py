@@ -63,7 +63,10 @@ def made_by(script: str, args: Namespace) -> set[str]:
     return {
         "prepare": {"prepare.json", "evaluation.json", "problems/*.jsonl", "rows/*.parquet"},
         "thin": {f"thin/sample-{name}.parquet" for name in args.sets},
-        "train": {f"prm-{args.name}/{file}" for file in ("facts.json", *(adapter if script == "scripts.loop" else ()))},
+        "train": {
+            *(f"prm-{args.name}/{file}" for file in ("facts.json", *(adapter if script == "scripts.loop" else ()))),
+            *(f"scores-{args.name}-{on}.jsonl.gz" for on in (args.on if vars(args).get("then_score") else ())),
+        },
         "score": {f"scores-{args.name}-{on}.jsonl.gz" for on in args.on},
         "search": {
             search_file(Path(), args.name, name, method, bool(args.truth)).name
@@ -149,6 +152,22 @@ def test_what_is_compared_was_cut_from_the_pools_at_the_same_size(monkeypatch: p
     """`score --few` of more problems or candidates than the stage few leaves would silently be of fewer."""
     args = [each for stage in plan_of("kinds").stages if (each := parsed(stage, monkeypatch)) and "stage" in each]
     assert len({(each.problems, each.first) for each in args if each.stage == "few" or vars(each).get("few")}) == 1
+
+
+def test_kinds_that_are_compared_learn_from_the_same_rows_and_none_is_left_out_for_its_layout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A chat template is longer than a plain one: where solutions reach the limit, one kind would drop more of them."""
+    stages = [each for each in plan_of("kinds").stages if each.words[2] == "scripts.kinds" and each.words[3] == "train"]
+    args = {each.name: each for stage in stages if (each := parsed(stage, monkeypatch)) is not None}
+    for name, own in args.items():
+        if own.beside in args:
+            assert (own.rows, own.max_length) == (args[own.beside].rows, args[own.beside].max_length), name
+    sampled = next(s for s in plan_of("samples").stages if s.name == "sample-math-train")
+    writer = parsed(sampled, monkeypatch)
+    outcomes = [each for each in args.values() if each.rows == ["outcome@omegaprm"]]
+    assert writer is not None and len(outcomes) == 4
+    assert min(each.max_length for each in outcomes) >= writer.max_tokens + 256, "a problem and a template come on top"
 
 
 def test_searches_and_the_candidates_that_they_are_held_against_are_of_the_same_problems(
