@@ -114,3 +114,17 @@ def test_records_are_what_write_writes(rows: list[Judged]) -> None:
     with pytest.raises(FormatError, match="no judgement: a chat has no place for values"):
         formats.records(rows, "openai-chat")
     assert "labels" not in formats.records(rows, "openai-chat", drop=["judgement"])[0]
+
+
+def test_a_folder_says_which_of_its_files_is_meant(table: Path) -> None:
+    with pytest.raises(FormatError, match=f"fix: pass {table}"):
+        formats.read(table.parent)
+
+
+def test_a_data_set_on_the_disk_is_read_by_its_own_library(tmp_path: Path, rows: list[Judged]) -> None:
+    datasets = pytest.importorskip("datasets")
+    folder = tmp_path / "set"
+    datasets.Dataset.from_list(TRL).save_to_disk(folder)
+    with pytest.raises(FormatError, match=r"in Python: footfall.read\(datasets.load_from_disk\("):
+        formats.read(folder)
+    assert footfall.read(datasets.load_from_disk(folder)) == rows

@@ -45,6 +45,7 @@ _PACKED = {
 """How other packed files begin, their name and what unpacks them."""
 _OF_RUNS = ("judged.parquet", "trajectories.parquet", "held_out.parquet")
 """What a run's folder holds of traces."""
+_OF_DATA = (".jsonl", ".jsonl.gz", ".parquet")
 _CELL = re.compile(r'\s*"?[\w .-]{1,60}"?\s*')
 """Of the first line of a table: a name."""
 _LONGEST_NAME = 200
@@ -142,8 +143,12 @@ def open_source(source: Source) -> Iterator[tuple[str, _Bytes]]:
 
 
 def _unreadable(path: str, error: OSError) -> FormatError:
-    held = [file for name in _OF_RUNS if (file := Path(path) / name).is_file()]
+    folder = Path(path)
+    held = [file for name in _OF_RUNS if (file := folder / name).is_file()]
+    held += sorted(file for file in folder.glob("*") if file.name.endswith(_OF_DATA))
     fix = f"pass {held[0]}" if held else ""
+    if not held and (folder / "dataset_info.json").is_file():
+        fix = f"in Python: footfall.read(datasets.load_from_disk({path!r}))"
     return FormatError(path, "a file that can be read", got=error.strerror or type(error).__name__, fix=fix)
 
 

@@ -158,7 +158,10 @@ def _short_steps(fields: Fields, name: str) -> tuple[tuple[Step, ...], str]:
             raise fields.wrong(name, "a list of steps", fix)
         if not text and (name == "steps" or isinstance(unpacked.data[name], list)):
             return _steps(unpacked, name), BLANK_LINE
-    if isinstance(fields.data[name], list):  # TRL's conversational data: the completion is the assistant's message
+    given = fields.data[name]
+    if (
+        isinstance(given, list) and given and isinstance(given[0], Mapping)
+    ):  # TRL's conversations: the assistant's message
         turns = fields.records(name)
         if len(turns) != 1:
             raise fields.wrong(name, "a text, or the one message of the assistant")
