@@ -370,7 +370,7 @@ class Critic:
         request, (yes, no) = next(found)
         cost = critique.cost + Cost(scored_tokens=self.asker.tokens(request), calls=1)
         if yes is None or no is None:
-            reason = Unjudged(Reason.NO_REFERENCE, "the policy gives no log-probability of either word of the verdict")
+            reason = Unjudged(Reason.NO_REFERENCE, "the policy gives no log-probabilities of the verdict's two words")
             return Opinion(None, reason, critique.text, cost)
         return Opinion(share_of_yes(yes, no), None, critique.text, cost)
 
