@@ -58,10 +58,10 @@ def test_a_training_as_a_family_ends_with_how_its_folder_is_read(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By itself a folder with a blank line for separator is read as one with a newline, to other values."""
-    assert cli.main([*TRAIN, "--objective", "bce", "--as", "trl-blank-line", "--out", "p"]) == 0
+    assert cli.main([*TRAIN, "--objective", "bce", "--as", "trl-blank-line", "--out", "as"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("read by")]
     found = []
-    for judge in (["--judge", "p/model"], line.split()[2:]):
+    for judge in (["--judge", "as/model"], line.split()[2:]):
         assert cli.main(["score", "s/trajectories.parquet", "--limit", "4", *judge, "--json"]) == 0
         found.append([trace["values"] for trace in json.loads(capsys.readouterr().out)["rows"]])
     for ours, theirs in zip(*found, strict=True):
