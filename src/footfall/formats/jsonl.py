@@ -159,10 +159,8 @@ def _short_steps(fields: Fields, name: str) -> tuple[tuple[Step, ...], str]:
         if not text and (name == "steps" or isinstance(unpacked.data[name], list)):
             return _steps(unpacked, name), BLANK_LINE
     given = fields.data[name]
-    if (
-        isinstance(given, list) and given and isinstance(given[0], Mapping)
-    ):  # TRL's conversations: the assistant's message
-        turns = fields.records(name)
+    if isinstance(given, list) and given and isinstance(given[0], Mapping):
+        turns = fields.records(name)  # TRL's conversations: the completion is the assistant's message
         if len(turns) != 1:
             raise fields.wrong(name, "a text, or the one message of the assistant")
         cut = fields.cut(name, turns[0].text("content"))
