@@ -164,6 +164,7 @@ def load_model(
                 source,
             )
     model, info = loaded
+    merge_adapter(model)
     model.to(place).train(False)
     check_weights(model, info["missing_keys"], source)
     # Of a module that the model lacks, weights have its name before a dot; published checkpoints have some that nobody misses.
@@ -173,6 +174,29 @@ def load_model(
             "another model; several output heads are mixed into one before a model is saved"
         )
     return model, load_tokenizer(str(source))
+
+
+def merge_adapter(model: Any) -> None:
+    """Put a LoRA adapter into the weights of the model that its folder was loaded as.
+
+    transformers leaves it beside them and freezes all of them: a training would reach none but those of a new head.
+    """
+    if not getattr(model, "_hf_peft_config_loaded", False):
+        return
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    from peft.utils.other import AuxiliaryTrainingWrapper
+
+    for name, module in list(model.named_modules()):
+        if isinstance(module, AuxiliaryTrainingWrapper):
+            raise ValueError(
+                f"the adapter has a {name} of its own: merge it into its base by peft's merge_and_unload first"
+            )
+        if isinstance(module, BaseTunerLayer):
+            module.merge()
+            model.set_submodule(name, module.get_base_layer())
+    del model.peft_config
+    model._hf_peft_config_loaded = False
+    model.requires_grad_(True)
 
 
 def _fetching(load: Callable[[], Any], source: str | Path) -> Any:

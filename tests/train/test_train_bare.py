@@ -12,6 +12,7 @@ import torch
 
 from footfall import cli
 from footfall.formats import write_parquet
+from footfall.loading import load_model
 from footfall.train import TrainConfig, train_prm
 from footfall.train.bare import bare_model
 from footfall.train.begin import fresh_model
@@ -93,6 +94,23 @@ def test_a_published_adapter_is_counted_as_the_model_that_it_is_merged_into(lm: 
     """It has no configuration of a decoder, and was refused for that."""
     adapter_folder(tmp_path / "Math-psa", lm, qwen_tokenizer(), ["q_proj", "v_proj"])
     assert agree(tmp_path / "Math-psa", PLAIN)
+
+
+def test_a_policy_s_adapter_is_a_backbone_with_the_adapter_in_its_weights(tmp_path: Path) -> None:
+    """All weights were frozen: of a PRM on it the head alone was trained, without a word; `footfall rl` could train nothing."""
+    folder = tmp_path / "tuned"
+    save_checkpoint(tmp_path / "base", "qwen2", qwen_tokenizer())
+    adapted = adapter_folder(folder, tmp_path / "base", qwen_tokenizer(), ["q_proj", "down_proj"])
+    qwen_tokenizer().save_pretrained(folder)
+    agree(folder, PLAIN)
+    decoder = fresh_model(folder, PLAIN, make_objective("bce", {})).backbone
+    ids, model = torch.arange(3, 13)[None], load_model(folder, "cpu", torch.float32)[0]
+    with torch.no_grad():
+        wanted = adapted(input_ids=ids, output_hidden_states=True)
+        torch.testing.assert_close(decoder(input_ids=ids).last_hidden_state, wanted.hidden_states[-1])
+        torch.testing.assert_close(model(input_ids=ids).logits, wanted.logits)
+    for each in (decoder, model):
+        assert all(weight.requires_grad and "lora" not in name for name, weight in each.named_parameters())
 
 
 def test_what_a_prm_to_go_on_from_cannot_become_is_refused_by_the_estimate_too(lm: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from transformers import AutoModel
 
 from footfall.damaged import json_of, naming
 from footfall.gguf.container import is_gguf
-from footfall.loading import check_folder, check_weights, load_model, quiet, why_not_fetched
+from footfall.loading import check_folder, check_weights, load_model, merge_adapter, quiet, why_not_fetched
 
 Backbone: TypeAlias = Any
 """A `PreTrainedModel` or the `PeftModel` around one; peft is optional, so there is no common type to name."""
@@ -119,6 +119,7 @@ def load_backbone(source: str | Path, dtype: torch.dtype, keys: Mapping[str, str
             source, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True,
             **({"key_mapping": dict(keys)} if keys else {}),
         )  # fmt: skip
+    merge_adapter(model)
     check_weights(model, info["missing_keys"], source)
     return model
 

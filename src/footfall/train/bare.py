@@ -66,6 +66,8 @@ def _decoder(source: str | Path) -> Backbone:
     decoders: Any = AutoModel
     if _has_weights(source):
         check_folder(source)
+    if is_adapter(Path(source)):  # it is merged before it is trained
+        source = base_of(Path(source), None)
     with naming(source), quiet(), torch.device("meta"):
         return decoders.from_config(AutoConfig.from_pretrained(source, trust_remote_code=False))
 
@@ -98,9 +100,8 @@ def _published(source: str, asked: str | None) -> Family | None:
 
 def _of_family(source: str, family: Family, config: TrainConfig, begun: bool) -> PRM:
     """A PRM in a published family's layout; where it is `begun` here, tokens that it reads at are put into its vocabulary."""
-    adapter = not begun and is_adapter(Path(source))  # it is merged before it is trained
-    decoder = _decoder(base_of(Path(source), None) if adapter else source)
-    tokenizer = evidence(source).tokenizer if adapter else load_tokenizer(source)
+    decoder = _decoder(source)
+    tokenizer = evidence(source).tokenizer if is_adapter(Path(source)) and not begun else load_tokenizer(source)
     if begun:
         check_kind(family, decoder.config.model_type, source)
         add_tokens(family, tokenizer, decoder)
