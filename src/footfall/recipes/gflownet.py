@@ -20,15 +20,13 @@ solutions are distinct if they do not write the same relations one after the oth
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from itertools import combinations
 from typing import Literal
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
-from footfall.lab.shared.known import WORLDS, WritesWell
+from footfall.lab.shared.known import WORLDS
+from footfall.lab.shared.routes import ByRoute, lines, route, similarity
 from footfall.policy.embedded import embedded
 from footfall.policy.protocol import SamplingParams, draw_traces
 from footfall.search import BestOf, Method, Searcher
@@ -69,14 +67,13 @@ RECIPE = Recipe(
     ),
 )  # fmt: skip
 N, PROPOSALS = 16, 4
-_RELATION = re.compile(r"[-+*/^() 0-9a-z]*=[-+*/^() 0-9a-z,=]*")
 
 
 def measure(trial: Trial) -> Outcome:
     """Right solutions, different ones among them and their likeness, for samplers and maximisers."""
     world, policy, _ = WORLDS["algebra"]
     problems = world.problems(trial.size(12, 1), trial.seed)
-    judge = Blurred(_ByRoute(policy), seed=trial.seed)
+    judge = Blurred(ByRoute(policy), seed=trial.seed)
     params = SamplingParams(seed=trial.seed, max_tokens=200)
     methods: dict[str, Method] = {
         "policy": BestOf(N, "majority"),
@@ -86,8 +83,8 @@ def measure(trial: Trial) -> Outcome:
     }
     figures: dict[str, Callable[[Sequence[Trajectory]], float]] = {
         "": lambda traces: sum(bool(t.correct) for t in traces) / max(1, len(traces)),
-        ", distinct": lambda traces: len({_route(t) for t in traces if t.correct}),
-        ", similarity": _similarity,
+        ", distinct": lambda traces: len({route(t) for t in traces if t.correct}),
+        ", similarity": similarity,
     }
     arms: dict[str, list[float]] = {}
     cost = Cost()
@@ -118,44 +115,6 @@ def _tuned(trial: Trial) -> tuple[dict[str, list[float]], Cost]:
             cost += tune(policy, train, judge, params, config, how).cost
         rows = draw_traces(policy, tops, trial.size(N, 3), params)
         arms[name] = [sum(bool(t.correct) for t in row) / len(row) for row in rows]
-        arms[f"{name}, similarity"] = [_similarity(row, _lines) for row in rows]
+        arms[f"{name}, similarity"] = [similarity(row, lines) for row in rows]
         cost += Cost.total(t.cost for row in rows for t in row)
     return arms, cost
-
-
-class _ByRoute:
-    """A policy's value of a prefix, worked out once for all wordings of the same relations."""
-
-    def __init__(self, policy: WritesWell) -> None:
-        self.policy, self.name = policy, policy.name
-        self._known: dict[tuple[str, ...], float] = {}
-
-    def value(self, prefix: Trajectory) -> float:
-        """The exact chance of success."""
-        key = (prefix.problem.id, *_route(prefix))
-        if key not in self._known:
-            self._known[key] = self.policy.value(prefix)
-        return self._known[key]
-
-
-def _route(trace: Trajectory) -> tuple[str, ...]:
-    """What a solution says step by step: its relations without the words around them, its answer in full."""
-    return tuple(_relations(step.text) for step in trace.steps)
-
-
-def _lines(trace: Trajectory) -> tuple[str, ...]:
-    """Its steps as they are written."""
-    return tuple(step.text for step in trace.steps)
-
-
-@lru_cache(maxsize=1 << 16)
-def _relations(text: str) -> str:
-    found = "" if "answer" in text else "".join(_RELATION.findall(text))
-    return re.sub(r"[a-z]{2,}|\s", "", found) or text
-
-
-def _similarity(traces: Sequence[Trajectory], parts: Callable[[Trajectory], tuple[str, ...]] = _route) -> float:
-    """Mean Jaccard similarity of the parts of two right solutions; 1 where there are no two."""
-    routes = [set(parts(trace)) for trace in traces if trace.correct]
-    shared = [len(a & b) / max(1, len(a | b)) for a, b in combinations(routes, 2)]
-    return sum(shared) / len(shared) if shared else 1.0

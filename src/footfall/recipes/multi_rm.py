@@ -18,20 +18,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import fmean
 
 from footfall.lab.recipe import Claim, Outcome, Recipe, Trial
 from footfall.lab.shared import prms
 from footfall.lab.shared.known import WORLDS
 from footfall.lab.shared.searches import drawn, single
-from footfall.policy.protocol import SamplingParams, draw_traces
+from footfall.lab.shared.verifiers import generated, lessons
 from footfall.reward.judge import step_head
 from footfall.search import aggregate, best, majority, weighted
 from footfall.simulate import Noisy
 from footfall.train.active import until_first_error
 from footfall.train.config import TrainConfig
-from footfall.types import Cost, Judged, Judgement, SearchResult, Step, Trajectory
+from footfall.types import Cost, Judged, SearchResult, Trajectory
 
 RECIPE = Recipe(
     name="multi-rm",
@@ -115,56 +114,14 @@ def _scores(
         truths = WORLDS[name].truth.judge(traces)
         process += map(Judged, traces, map(until_first_error, truths))
         outcome += [Judged(trace, prms.outcome_label(trace)) for trace in traces]
-        taught = _lessons(traces, truths, Noisy(WORLDS[name].truth, 0.1, 0.1, seed=trial.seed).judge(traces))
+        taught = lessons(traces, truths, Noisy(WORLDS[name].truth, 0.1, 0.1, seed=trial.seed).judge(traces))
         by_outcome, by_steps = by_outcome + taught[0], by_steps + taught[1]
     config = TrainConfig(lr=3e-4, epochs=1, eval_share=0.0, seed=trial.seed, device=trial.device)
     n, cost = trial.size(10, 2), Cost()
-    scores = {"gORM": _generated(trial, by_outcome, asked, n), "gPRM": _generated(trial, by_steps, asked, n)}
+    scores = {"gORM": generated(trial, by_outcome, asked, n), "gPRM": generated(trial, by_steps, asked, n)}
     for model, labelled, how in (("dORM", outcome, "last"), ("dPRM", process, "min")):
         trained = prms.train(trial, f"multi-rm-{model}", labelled, config)
         said = step_head(trained.folder, device=trial.device).judge(asked)
         scores[model] = [aggregate(each.values, how) or 0.0 for each in said]
         cost += trained.cost + Cost.total(each.cost for each in said)
     return scores, cost
-
-
-def _flawless(said: Judgement) -> bool:
-    """Whether every step is called right."""
-    return all(value == 1 for value in said.values)
-
-
-def _asked_about(trace: Trajectory) -> Trajectory:
-    """The solution as part of a question that is to be answered by a verification."""
-    problem = replace(trace.problem, prompt=f"{trace.problem.text}\n{trace.text}")
-    return Trajectory(trace.id, problem, separator="\n")
-
-
-def _verified(trace: Trajectory, said: Judgement) -> Trajectory:
-    """The question with its answer: a digit a step up to the first error, and the verdict."""
-    digits = " ".join(f"{value:g}" for value in said.values if value is not None)
-    return replace(_asked_about(trace), steps=(Step(f"{digits} {'yes' if _flawless(said) else 'no'}"),))
-
-
-def _lessons(
-    traces: Sequence[Trajectory], truths: Sequence[Judgement], teacher: Sequence[Judgement]
-) -> tuple[list[Trajectory], list[Trajectory]]:
-    """A teacher's verifications whose verdict fits the outcome, and those that fit the truth of every step."""
-    told = list(zip(traces, map(until_first_error, truths), map(until_first_error, teacher), strict=True))
-    by_outcome = [_verified(trace, said) for trace, _, said in told if _flawless(said) == bool(trace.correct)]
-    return by_outcome, [_verified(trace, said) for trace, truth, said in told if said.values == truth.values]
-
-
-def _generated(trial: Trial, taught: Sequence[Trajectory], asked: Sequence[Trajectory], readings: int) -> list[float]:
-    """The mean of so many sampled verdicts on each solution, after these lessons; one that is none counts as one half."""
-    from torch.nn import Module
-
-    from footfall.train.imitation import ImitationConfig, imitate
-
-    policy = prms.policy(trial)
-    Module.float(policy.engine.model)  # what is trained must not be half precision, as a writer on CUDA is
-    config = ImitationConfig(lr=5e-4, epochs=trial.size(3, 1), batch_tokens=4096, seed=trial.seed)
-    imitate(policy.engine.model, policy.tokenizer, taught, policy.template, config)
-    params = SamplingParams(temperature=0.6, max_tokens=40, seed=trial.seed)
-    written = draw_traces(policy, list(map(_asked_about, asked)), readings, params)
-    texts = [["".join(step.text for step in trace.steps) for trace in row] for row in written]
-    return [fmean(1.0 if t.endswith("yes") else 0.0 if t.endswith("no") else 0.5 for t in row) for row in texts]
