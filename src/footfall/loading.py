@@ -31,6 +31,13 @@ from footfall.gguf import gguf_tokenizer, load_gguf
 from footfall.gguf.container import is_gguf
 from footfall.terminal import one_line
 
+_VOCABULARIES = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken", "tekken.json")
+"""What tokenizers are kept in; the other files only say how one is used."""
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_config.json")
+"""One of these names the weights of a folder."""
+_UNFETCHED = (LocalEntryNotFoundError, RepositoryNotFoundError)
+"""What the hub's library raises where it has nothing to give."""
+
 # Since torch 2.11 cuDNN's attention is the default on H100 and H200, and its backward pass gives NaN where there is a mask,
 # 64 keys more than a multiple of 128, and scores far below zero (pytorch issue 196678), which Qwen2.5 has: training would stop.
 torch.backends.cuda.enable_cudnn_sdp(False)
@@ -118,11 +125,6 @@ def load_tokenizer(source: str) -> Any:
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
 
 
-_VOCABULARIES = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken", "tekken.json")
-"""What tokenizers are kept in; the other files only say how one is used."""
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_config.json")
-
-
 def check_folder(folder: str | Path) -> None:
     """The weights of a folder are whole, and its config claims no more than they hold; a hub id is not looked at."""
     if not Path(folder).is_dir():
@@ -207,9 +209,6 @@ def _fetching(load: Callable[[], Any], source: str | Path) -> Any:
         if Path(source).exists() or not any(isinstance(each, _UNFETCHED) for each in _causes(error)):
             raise
         raise FileNotFoundError(f"{source} is no folder here; taken for a hub id, {why_not_fetched(error)}") from error
-
-
-_UNFETCHED = (LocalEntryNotFoundError, RepositoryNotFoundError)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -113,6 +113,16 @@ def test_a_policy_s_adapter_is_a_backbone_with_the_adapter_in_its_weights(tmp_pa
         assert all(weight.requires_grad and "lora" not in name for name, weight in each.named_parameters())
 
 
+def test_an_adapter_with_a_module_of_its_own_is_not_merged_in_part(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    base = save_checkpoint(tmp_path / "base", "qwen2", qwen_tokenizer())
+    config = peft.LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=["down_proj"], task_type="CAUSAL_LM")
+    base.name_or_path = str(tmp_path / "base")
+    peft.get_peft_model(base, config).save_pretrained(tmp_path / "tuned")
+    with pytest.raises(ValueError, match=r"the adapter has a .*down_proj of its own: merge it into its base"):
+        load_model(tmp_path / "tuned", "cpu")
+
+
 def test_what_a_prm_to_go_on_from_cannot_become_is_refused_by_the_estimate_too(lm: Path, tmp_path: Path) -> None:
     """Figures were given for trainings that are refused: other adapters, none before, another family's head."""
     pytest.importorskip("peft")
