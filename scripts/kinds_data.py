@@ -24,21 +24,6 @@ from scripts.loop_data import Said
 from scripts.smol_rows import read_lines
 
 
-class ByAlgebra:
-    """Says of every step what would be wrong in it: its mathematics if an equation in it is false, else its consistency."""
-
-    name = "by-algebra"
-
-    def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
-        found = []
-        for said in Formal().judge(trajectories):
-            false = tuple(float(value == 0) for value in said.values)
-            true = tuple(1 - each for each in false)
-            found.append(replace(said, values=true, judge=self.name, aspects={"math": true, "consistency": false},
-                                 rationales=(), failures=()))  # fmt: skip
-        return found
-
-
 def typed_rows(rows: Sequence[Judged]) -> list[Judged]:
     """The rows with the aspects `math` and `consistency`; labels are hard, below one half is wrong."""
     rated = [
@@ -46,7 +31,23 @@ def typed_rows(rows: Sequence[Judged]) -> list[Judged]:
         for row in rows if row.judgement is not None
     ]  # fmt: skip
     traces = [row.trajectory for row in rated]
-    return list(map(Judged, traces, ErrorTypes(Said("labels", rated), (ByAlgebra(),)).judge(traces)))
+    judge = ErrorTypes(Said("labels", rated), (Said("by-algebra", list(map(_by_algebra, rated))),))
+    return list(map(Judged, traces, judge.judge(traces)))
+
+
+def _by_algebra(row: Judged) -> Judged:
+    """What is wrong in each wrong step: its mathematics if an equation in it is false, else its consistency.
+
+    Each is read alone. Earlier steps can verify what it states and never refute it, and take most of the time.
+    """
+    trace, said = row
+    assert said is not None
+    wrong = [k for k, rating in enumerate(said.values) if rating == -1]
+    alone = Formal().judge([replace(trace, steps=(trace.steps[k],)) for k in wrong])
+    false = {k for k, found in zip(wrong, alone, strict=True) if found.values[0] == 0}
+    math = tuple(float(k not in false) for k in range(len(trace.steps)))
+    consistent = tuple(float(k not in wrong or k in false) for k in range(len(trace.steps)))
+    return Judged(trace, replace(said, judge="by-algebra", values=math, aspects={"math": math, "consistency": consistent}))
 
 
 def _rating(label: float | None) -> float | None:
