@@ -19,7 +19,7 @@ from footfall.damaged import naming
 from footfall.label.error_types import ErrorTypes
 from footfall.label.formal import Formal
 from footfall.reward.generative.critic import Chain
-from footfall.types import Judged, Judgement, Trajectory
+from footfall.types import Judged
 from scripts.loop_data import Said
 from scripts.smol_rows import read_lines
 
@@ -47,7 +47,9 @@ def _by_algebra(row: Judged) -> Judged:
     false = {k for k, found in zip(wrong, alone, strict=True) if found.values[0] == 0}
     math = tuple(float(k not in false) for k in range(len(trace.steps)))
     consistent = tuple(float(k not in wrong or k in false) for k in range(len(trace.steps)))
-    return Judged(trace, replace(said, judge="by-algebra", values=math, aspects={"math": math, "consistency": consistent}))
+    return Judged(
+        trace, replace(said, judge="by-algebra", values=math, aspects={"math": math, "consistency": consistent})
+    )
 
 
 def _rating(label: float | None) -> float | None:

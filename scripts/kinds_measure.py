@@ -19,7 +19,7 @@ import numpy as np
 from footfall.benchmarks.processbench import SPLITS
 from footfall.benchmarks.runner import Benchmark
 from footfall.formats import read_parquet
-from footfall.metrics.cases import Case
+from footfall.metrics.cases import Case, Rows, by_split, mean_of
 from footfall.metrics.intervals import (
     RESAMPLES,
     Floats,
@@ -28,6 +28,7 @@ from footfall.metrics.intervals import (
     paired_difference,
     paired_resamples,
 )
+from footfall.metrics.steps import case_auc, known_steps
 from footfall.registry import create
 from footfall.types import Judged, Judgement, Problem, Step
 from scripts.kinds_data import Verified, mean_verdicts, verified_of
@@ -141,18 +142,19 @@ def steps_figures(benchmark: Benchmark, own: Scored, other: Scored | None, seed:
     cases = [case for case in benchmark.cases if (case.split, case.trajectory.id) in own.scores]
     found: dict[str, Any] = {
         "cases": len(cases), "threshold": own.threshold, **own.written,
-        "figures": percentages(measured(benchmark, cases, own, seed)),
+        "figures": percentages(measured(benchmark, cases, own, seed), ("acc_err", "acc_cor", "f1", "auc")),
     }  # fmt: skip
     if other is not None:
-        found["common cases"], found["difference"] = difference(benchmark, own, other, seed)
+        found["common cases"], found["difference"], found["difference of AUC"] = difference(benchmark, own, other, seed)
     return found
 
 
 class Difference(NamedTuple):
-    """Of two judges' F1, over the cases that both have."""
+    """Of two judges, over the cases that both have: of their F1 by row, and of their AUC on average."""
 
     cases: int
     by_row: Mapping[str, Figure]
+    auc: Figure | None
 
 
 def difference(benchmark: Benchmark, own: Scored, other: Scored, seed: int) -> Difference:
@@ -160,18 +162,21 @@ def difference(benchmark: Benchmark, own: Scored, other: Scored, seed: int) -> D
     both = {*own.scores} & {*other.scores}
     common = [case for case in benchmark.cases if (case.split, case.trajectory.id) in both]
     ours, theirs = (measured(benchmark, common, each, seed) for each in (own, other))
-    return Difference(len(common), {
-        row: percent(paired_resamples(ours[row]["f1"], theirs[row]["f1"])[0]) for row in COLUMNS if row in ours
-    })  # fmt: skip
+    by_row = {row: percent(paired_resamples(ours[row]["f1"], theirs[row]["f1"])[0]) for row in COLUMNS if row in ours}
+    auc = percent(paired_resamples(ours["mean"]["auc"], theirs["mean"]["auc"])[0]) if "mean" in ours else None
+    return Difference(len(common), by_row, auc)
 
 
-def measured(benchmark: Benchmark, cases: Sequence[Case], own: Scored, seed: int) -> Mapping[str, Mapping[str, Floats]]:
+def measured(benchmark: Benchmark, cases: Sequence[Case], own: Scored, seed: int) -> Rows:
+    """The benchmark's figures, and beside them the AUC of steps up to the first error, which needs no threshold."""
     groups = [case.group or f"case {k}" for k, case in enumerate(cases)]
     weights_RN = case_weights([case.split for case in cases], seed, RESAMPLES, groups)
-    rows: Mapping[str, Mapping[str, Floats]] = benchmark.measure(
-        cases, judged(cases, own.scores), own.threshold, weights_RN
-    )
-    return rows
+    said = judged(cases, own.scores)
+    rows: Rows = benchmark.measure(cases, said, own.threshold, weights_RN)
+    for split, inside in by_split(cases).items():
+        steps = known_steps([cases[n].truth.values for n in inside], [said[n].values for n in inside])
+        rows[split]["auc"] = case_auc(steps, weights_RN[:, inside])
+    return {**rows, **mean_of("f1", "auc")({split: rows[split] for split in by_split(cases)})}
 
 
 def pool_figures(file: Path, scores: Scores, other: Scores | None, seed: int) -> dict[str, Any]:
@@ -224,8 +229,17 @@ def without_text(row: Judged) -> Judged:
 def tables(found: Mapping[str, Any]) -> str:
     """The figures in Markdown: steps, then each set of pools."""
     there = {name: given for name, given in found.items() if "processbench" in given}
-    head = ["PRM", "backbone", "rows", "tokens trained", *COLUMNS, "mean, less that of", "cases"]
-    parts = ["**processbench**\n", table_line(head), table_line(["---", "---", *["---:"] * (len(head) - 2)])]
+    head = [
+        "PRM",
+        "rows",
+        "tokens trained",
+        *COLUMNS,
+        "mean, less that of",
+        "AUC",
+        "AUC, less that of the same",
+        "cases",
+    ]
+    parts = ["**processbench**\n", table_line(head), table_line(["---", *["---:"] * (len(head) - 1)])]
     for name, given in there.items():
         own = given["processbench"]
         rows = sum(counts["traces"] for counts in given["labels"].values())
@@ -233,7 +247,9 @@ def tables(found: Mapping[str, Any]) -> str:
         others = {own["beside"]: own.get("difference"), "one chain": own.get(LESS_ONE)}
         less = "; ".join(f"{other}: {with_interval(by_row['mean'], '+')}" for other, by_row in others.items() if by_row)
         tokens = "" if given["tokens"] is None else f"{given['tokens']:,}"
-        cells = [name, given["model"], f"{rows:,}", tokens, *figures, less, f"{own['cases']:,}"]
+        auc, auc_less = own["figures"].get("mean", {}).get("auc"), own.get("difference of AUC")
+        steps = [with_interval(auc) if auc else "", with_interval(auc_less, "+") if auc_less else ""]
+        cells = [name, f"{rows:,}", tokens, *figures, less, *steps, f"{own['cases']:,}"]
         parts.append(table_line(cells))
     for on in (each for each in EVALUATED if each not in STEPS):
         pools = {name: given for name, given in found.items() if on in given}

@@ -128,9 +128,11 @@ def measured_steps(on: str, data: Path, seed: int) -> Callable[[Scores, Facts], 
     return measure
 
 
-def percentages(rows: Mapping[str, Mapping[str, Floats]]) -> dict[str, dict[str, Figure]]:
+def percentages(
+    rows: Mapping[str, Mapping[str, Floats]], shown: Collection[str] = FIGURES
+) -> dict[str, dict[str, Figure]]:
     return {
-        row: {name: percent(from_resamples(values_R)) for name, values_R in given.items() if name in FIGURES}
+        row: {name: percent(from_resamples(values_R)) for name, values_R in given.items() if name in shown}
         for row, given in rows.items()
     }
 

@@ -35,6 +35,19 @@ LABELS = {
     "prm800k": "people's (PRM800K)",
     "monte-carlo": "Monte Carlo, 8 rollouts a step",
 }
+KINDS = {
+    "ce": "step head",
+    "pqm": "step head, ranked (PQM)",
+    "tdrm": "step head, temporal differences (TDRM)",
+    "biprm": "step head, both directions (BiPRM)",
+    "uhead": "head on attentions, decoder frozen (UHead)",
+    "probe": "linear probe, decoder frozen",
+    "few-ce": "step head, 1,400 rows",
+    "pathfinder": "two passes, 1,400 rows (PathFinder-PRM)",
+    "outcome-ce": "step head, outcomes only",
+    "implicit": "implicit PRM, outcomes only",
+}
+"""Kinds on a real model, those that learned from the same rows after their step head."""
 POOL = "MATH-500, Qwen2.5-Math-PRM-7B"
 FOLDS = ("prod", "min", "mean", "last", "max", "sum")
 """Of the step values to one score; `length-aware` is near the mean and is in the folded table."""
@@ -161,6 +174,43 @@ def labels(found: Mapping[str, Any]) -> Answer:
         lines.append(table_line([name, *counts, with_interval(_f1(facts))]))
     head = ["labels", "labelled solutions", "labelled steps", "tokens generated for labels", "ProcessBench F1"]
     return Answer([Picture("results-labels", words, draw)], _table(head, lines))
+
+
+def kinds(found: Mapping[str, Any]) -> Answer:
+    """F1 and AUC of kinds of PRMs beside the step head that learned from the same rows."""
+    there = {
+        f"{KINDS[stem]}, seed {seed}": found[f"{stem}-{seed}"]
+        for stem in KINDS
+        for seed in (0, 1)
+        if f"{stem}-{seed}" in found
+    }
+    measured = {name: given["processbench"]["figures"][TOGETHER["processbench"]] for name, given in there.items()}
+    bars = [
+        BarGroup(
+            name, [Bar("F1 at the held-out threshold", *_as_written(own["f1"])), Bar("AUC", *_as_written(own["auc"]))]
+        )
+        for name, own in measured.items()
+    ]
+    words = "ProcessBench, mean F1 and mean AUC of four splits in percent: " + ", ".join(
+        f"{name} {with_interval(own['f1'])} and {with_interval(own['auc'])}" for name, own in measured.items()
+    )
+
+    def draw(width: float) -> Markup:
+        return bar_chart(
+            bars, label=words, x_label="mean of four splits", title="ProcessBench by kind of PRM",
+            subtitle="every second case; 95% over cases", width=width,
+        )  # fmt: skip
+
+    lines = []
+    for name, given in there.items():
+        own = given["processbench"]
+        less = (own["difference"]["mean"], own["difference of AUC"]) if "difference" in own else ()
+        f1_less, auc_less = (with_interval(each, "+") for each in less) if less else ("", "")
+        seconds = f"{given['training seconds']:.0f}"
+        shown = [with_interval(measured[name]["f1"]), f1_less, with_interval(measured[name]["auc"]), auc_less]
+        lines.append(table_line([name, seconds, *shown]))
+    head = ["kind", "seconds", "F1", "less its step head's", "AUC", "less its step head's"]
+    return Answer([Picture("results-kinds", words, draw)], _table(head, lines))
 
 
 def folds(found: Mapping[str, Any]) -> Answer:

@@ -161,6 +161,7 @@ ANSWERS: dict[str, tuple[Callable[[Any], result_charts.Answer], str]] = {
     "first-errors": (result_charts.first_errors, "coder_1_5b"),
     "votes": (result_charts.votes, "coder_1_5b_votes"),
     "labels-at-equal-cost": (result_charts.labels, "coder_1_5b_labels"),
+    "kinds-by-rows": (result_charts.kinds, "real_kinds"),
     "aggregation": (result_charts.folds, "pool_curves"),
 }
 """What stands above the folded tables of the page of results, and the stored figures that it is made of."""
@@ -177,7 +178,7 @@ def _answer_block(name: str) -> Callable[[], str]:
 
 def kind_tables() -> str:
     """What `python -m scripts.kinds evaluate` found of kinds of PRMs on a real model."""
-    return kinds_measure.tables(_stored("real_kinds"))
+    return folded("ProcessBench: F1 and AUC of each kind by split", kinds_measure.tables(_stored("real_kinds")))
 
 
 def lab_model_table() -> str:

@@ -161,7 +161,9 @@ def test_a_kind_is_held_against_the_one_beside_it_on_the_cases_that_both_have(ou
     }  # fmt: skip
     assert pqm["difference"]["olympiadbench"] == [0.0, 0.0, 0.0], "resampled together"
     table = kinds_measure.tables(found)
-    assert "| pqm | m | 7 |" in table and "| ce: +25.0 [25.0, 25.0] | 56 |" in table
+    assert (
+        "| pqm | 7 |" in table and "| ce: +25.0 [25.0, 25.0] | 100.0 [100.0, 100.0] | +0.0 [0.0, 0.0] | 56 |" in table
+    )
 
 
 def test_kinds_and_prms_of_the_loop_are_evaluated_in_one_folder_each_by_its_own_script(out: Path) -> None:
@@ -358,3 +360,13 @@ def test_a_thinking_judge_learns_from_its_own_chains_and_verifies(
     kinds.main(["evaluate", *shared])
     found = json.loads(capsys.readouterr().out)
     assert list(found) == ["base, 1", "base, 4", "think, 1", "think, 4"]
+
+
+@pytest.mark.long
+def test_the_figures_of_kinds_on_the_page_of_results_are_those_of_the_scores_that_come_along(tmp_path: Path) -> None:
+    root = Path(kinds.__file__).resolve().parents[1]
+    data = root.parent / "shared" / "data"
+    if not (data / "processbench").is_dir():
+        pytest.skip("no ProcessBench here")
+    found = kinds_measure.evaluate(root / "examples" / "coder_1_5b_kinds", data, 0)
+    assert json.loads(json.dumps(found)) == json.loads((root / "docs" / "real_kinds.json").read_text(encoding="utf-8"))
