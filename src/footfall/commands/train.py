@@ -60,7 +60,8 @@ class TrainConfig:
     format: str = "auto"
     """The format of the data; auto knows it by the first record."""
     backbone: str = serving("policy")
-    """embedded, a folder or hub id of any decoder or published PRM, a decoder's GGUF file, or a PRM's folder to go on from."""
+    """embedded, a folder or hub id (or OWNER/NAME@REVISION) of any decoder or published PRM, a decoder's GGUF file, or a PRM's
+    folder to go on from."""
     family: str | None = None
     """How the backbone is read. None: a published PRM as its family (`footfall list family`) does, with its head, and a plain
     decoder with a fresh one; footfall: with a fresh head, whatever it is."""
@@ -185,7 +186,7 @@ def main(config: TrainConfig) -> int:
 def _check_objective(name: str, asked: Mapping[str, Any]) -> None:
     """Before any data are read: settings that it has, of their kinds, and a reference that is there."""
     from footfall.gguf.container import is_gguf
-    from footfall.reward.backbone import local_folder
+    from footfall.loading import local_folder
     from footfall.train.objectives import make_objective
 
     if name not in named_files():  # a loss of the user's own is told with its signature
