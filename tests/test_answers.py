@@ -231,6 +231,7 @@ def test_equal_answers_mostly_share_a_canonical_string(a: str, b: str) -> None:
 
 def test_a_word_is_no_product_of_variables() -> None:
     assert equal("\\text{odd}", "Odd") and not equal("\\text{odd}", "ddo")
+    assert equal("VW", "WV"), "letters that are not said to be a word are a product, as to math-verify"
 
 
 def test_a_long_run_of_spaces_costs_time_in_proportion() -> None:
