@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from footfall.benchmarks.processbench import SPLITS
 from footfall.reports.charts import Bar, BarGroup, Point, Series, bar_chart, line_chart
+from footfall.reports.pictures import Picture
 from scripts.loop_measure import TOGETHER, Figure, sum_of, table_line, with_interval
-from scripts.pictures import Picture
 from scripts.pool_curves import LEADS
 
 SHIPPED, AGAIN = "final-0", "final-1"

@@ -22,11 +22,11 @@ from markupsafe import Markup
 from footfall.formats import atomic_write
 from footfall.metrics.intervals import Interval, paired_difference, wilson
 from footfall.reports.charts import Point, Series, line_chart
+from footfall.reports.pictures import Picture, files_of
 from footfall.reports.rl_page import MONITORS, Arm
 from footfall.reports.svg import Format
 from footfall.rl.monitors import Checkpoint, alarms, hacked
 from footfall.studies.report import folded
-from scripts.pictures import Picture
 
 BASELINE = "outcome"
 CURVES = {
@@ -138,7 +138,7 @@ def block(found: Mapping[str, Any], stem: str) -> str:
 
 def charts(found: Mapping[str, Any], stem: str) -> dict[str, str]:
     """The curves of all arms, by file name."""
-    return {file: text for picture in pictures(found["arms"], stem) for file, text in picture.files.items()}
+    return files_of(pictures(found["arms"], stem))
 
 
 def pictures(arms: Mapping[str, Any], stem: str) -> list[Picture]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from footfall.registry import parts
+from footfall.reports.pictures import files_of
 from footfall.reward.family import Family, families
 from footfall.studies.credit_report import CREDIT
 from footfall.studies.credits import CreditGradients
@@ -298,9 +299,7 @@ def made() -> dict[Path, str]:
     drawn |= KINDS.charts(bench_kinds())
     if found := rl_arms_found():
         drawn |= rl_arms.charts(found, RL_ARMS)
-    for name in ANSWERS:
-        for picture in _answer(name).pictures:
-            drawn |= picture.files
+    drawn |= files_of(picture for name in ANSWERS for picture in _answer(name).pictures)
     charts = {DOCS / file: chart + "\n" for file, chart in drawn.items()}
     # Its outcomes stay; intervals are made of them again.
     charts[DOCS / "search_costs.json"] = json.dumps(searched.to_dict(), indent=2) + "\n"

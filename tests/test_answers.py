@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from footfall import answers
+from footfall._answers_worker import serve
 from footfall.answers import canonical, equal, extract, grade
 from footfall.helper import HelperProcess
 from footfall.types import Problem, Step, Trajectory
@@ -231,6 +233,7 @@ def test_equal_answers_mostly_share_a_canonical_string(a: str, b: str) -> None:
 
 def test_a_word_is_no_product_of_variables() -> None:
     assert equal("\\text{odd}", "Odd") and not equal("\\text{odd}", "ddo")
+    assert equal("VW", "WV"), "letters that are not said to be a word are a product, as to math-verify"
 
 
 def test_a_long_run_of_spaces_costs_time_in_proportion() -> None:
@@ -273,6 +276,32 @@ def test_a_hostile_power_costs_its_time_limit_and_not_the_program(monkeypatch: p
     assert not equal(tower, "\\sqrt{2}")
     assert equal("x+x", "2x")  # and the next question is answered
     answers._worker.close()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ("3", "\\sin 80^\\circ (4 \\cos 80^\\circ - 1)", False),
+        ("\\frac{1 + \\sqrt{5}}{2}", "\\frac{2}{\\sqrt{5} - 1}", True),
+        ("10^{-20}", "10^{-30}", False),
+        ("0.333333", "1/3", True),
+        ("9\\%", "9", True),
+    ],
+)
+def test_numbers_are_compared_by_value_and_not_by_how_long_a_proof_takes(a: str, b: str, same: bool) -> None:
+    """Of the first pair sympy has no proof in its time, so that a faster machine said more; a percentage ended the helper."""
+    assert answers._ask("same", a, b) is same
+
+
+def test_the_first_question_has_its_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What sympy builds once took a third of it, and all of it where the machine was busy."""
+    asked: list[str] = []
+    monkeypatch.setattr("footfall._answers_worker._limit_time", lambda seconds: asked.append("limit"))
+    monkeypatch.setattr("sys.stdin", io.StringIO('"a question"\n'))
+    monkeypatch.setattr("footfall._answers_worker._limit_memory", lambda: None)
+    monkeypatch.setattr("os.dup2", lambda *_: None)
+    serve(lambda request: asked.append(str(request)), 3.0, first="what is built once")
+    assert asked == ["what is built once", "limit", "a question", "limit"]
 
 
 def test_long_answers_do_not_stay_in_memory() -> None:

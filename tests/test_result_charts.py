@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from scripts import pictures, pool_curves, result_charts, write_tables
+from footfall.reports import pictures
+from scripts import pool_curves, result_charts, write_tables
 
 FIGURE = re.compile(r"[+-]?\d+\.\d \[-?\d+\.\d, -?\d+\.\d\]")
 

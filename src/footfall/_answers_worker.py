@@ -21,6 +21,8 @@ from typing import Any
 MEMORY_BYTES = 4 << 30
 LARGEST_EXPANDED = 12
 """Powers up to this one are multiplied out."""
+ROUNDED, EXACT = 1e-4, 1e-25
+"""Numbers further apart are two whatever they were rounded to, in proportion if they are large; numbers nearer are one."""
 SMALL = 1e-3
 """Below this the places that math-verify rounds to do not tell numbers apart; and how far two may differ, in proportion."""
 _ALGEBRA_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
@@ -29,19 +31,22 @@ _ALGEBRA_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, Ru
 def main(cpu_seconds: float) -> None:
     """Compare answers until stdin ends."""
     logging.disable(logging.CRITICAL)
-    serve(_answer, cpu_seconds, "math_verify")
+    serve(_answer, cpu_seconds, "math_verify", first=["same", "\\frac{\\pi}{2}", "x + 1"])
 
 
-def serve(answer: Callable[[Any], object], cpu_seconds: float, *needs: str) -> None:
+def serve(answer: Callable[[Any], object], cpu_seconds: float, *needs: str, first: object = None) -> None:
     """Say `ready`, then answer requests until stdin ends, within limits on memory and on each request's time.
 
-    What it `needs` is imported first: a machine without it must not look like one where no answers agree.
+    What it `needs` is imported first: a machine without it must not look like one where no answers agree. A `first` request is
+    answered before, for what libraries load and build with their first is not that question's time.
     """
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints must not be read as a reply
     _limit_memory()
     for module in needs:
         importlib.import_module(module)
+    if first is not None:
+        answer(first)
     replies.write("ready\n")
     replies.flush()
     for line in sys.stdin:
@@ -80,8 +85,34 @@ def _same(a: str, b: str) -> bool:
     left, right = _parse(a), _parse(b)
     if not left or not right:
         return False
+    by_value = _same_value(left[0], right[0])
+    if by_value is not None:
+        return by_value
     agree = any(verify(x, y, timeout_seconds=None) for x, y in ((left, right), (right, left)))
     return agree and not _apart(left[0], right[0])
+
+
+def _same_value(a: Any, b: Any) -> bool | None:
+    """Whether two numbers are one, by 30 digits of each; `None` for what is no number, and where digits do not decide.
+
+    A proof for `\\sin 80 (4 \\cos 80 - 1)` beside 3 takes about the time that there is, so the load of a machine decided.
+    Left to algebra are rounded decimals and percentages, which it calls equal to other numbers.
+    """
+    import sympy
+
+    unread = (sympy.UnevaluatedExpr, sympy.Integral, sympy.Sum, sympy.Product, sympy.Limit, sympy.Derivative)
+    if not all(isinstance(each, sympy.Expr) and each.is_number and not each.has(*unread) for each in (a, b)):
+        return None
+    try:
+        x, y = (sympy.N(each, 30) for each in (a, b))
+        apart, largest = abs(x - y), max(abs(x), abs(y))
+        if not (x.is_finite and y.is_finite and apart.is_comparable):
+            return None
+    except _ALGEBRA_ERRORS:
+        return None
+    if apart > ROUNDED * max(1, largest):
+        return False
+    return True if apart <= EXACT * largest else None
 
 
 def _apart(a: Any, b: Any) -> bool:
@@ -91,7 +122,7 @@ def _apart(a: Any, b: Any) -> bool:
 
     if not all(isinstance(each, sympy.Expr) and each.is_number for each in (a, b)):
         return False
-    x, y = (sympy.N(each, 30) for each in (a, b))
+    x, y = (sympy.N(each.doit(), 30) for each in (a, b))
     largest = max(abs(x), abs(y))
     return bool(largest < SMALL and abs(x - y) > SMALL * largest and (a - b).equals(0) is not True)
 

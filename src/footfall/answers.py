@@ -1,7 +1,8 @@
 """Final answers: find the one that a solution states, and compare two as mathematics, never as substrings.
 
-`equal` reads plain numbers exactly and asks math-verify about the rest, in a helper process with a time limit; it works
-in any thread, is symmetric and never raises. It is not an equivalence relation (`50%` equals both `0.5` and `50`).
+`equal` reads plain numbers exactly and asks a helper process about the rest: that compares other numbers by their digits and
+has math-verify compare what has variables, within limits of processor time and memory. It works in any thread, is symmetric
+and never raises. It is not an equivalence relation (`50%` equals both `0.5` and `50`).
 """
 
 from __future__ import annotations

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import subprocess
 import sys
 import threading
 
-_WALL_SECONDS = 60.0
-"""A backstop, and the only limit where processor time cannot be limited (Windows)."""
+_WALL_SECONDS = 600.0 if hasattr(signal, "setitimer") else 60.0
+"""A backstop for a helper that waits and does not work; it may get a hundredth of a core for its few seconds. Where processor
+time cannot be limited (Windows) it is the only limit."""
 
 
 class HelperProcess:

@@ -35,6 +35,8 @@ _VOCABULARIES = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken", "tekken.j
 """What tokenizers are kept in; the other files only say how one is used."""
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_config.json")
 """One of these names the weights of a folder."""
+_HUB_FILES = ("*.json", "*.model", "*.txt", "*.jinja")
+"""What is fetched of a hub id beside its weights."""
 _UNFETCHED = (LocalEntryNotFoundError, RepositoryNotFoundError)
 """What the hub's library raises where it has nothing to give."""
 
@@ -114,10 +116,42 @@ def quiet() -> Iterator[None]:
             chatter.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
+def hub_id(source: str | Path) -> tuple[str, str | None]:
+    """Name and revision of `owner/name@revision`, a branch, tag or commit; a folder's or a file's name is no hub id's."""
+    name, _, revision = str(source).partition("@")
+    return (str(source), None) if not revision or Path(source).exists() else (name, revision)
+
+
+def local_folder(source: str | Path, weights: bool = True) -> Path:
+    """The folder itself, or the downloaded snapshot of a hub id; of `owner/name@revision` that branch, tag or commit."""
+    folder = Path(source)
+    if folder.is_dir():
+        return folder
+    name, revision = hub_id(source)
+    if name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise FileNotFoundError(f"{source}: there is no such folder, and it is no hub id (owner/name)")
+    from huggingface_hub import snapshot_download
+
+    try:
+        files = [*_HUB_FILES, *(["*.safetensors"] if weights else [])]
+        return Path(snapshot_download(name, revision=revision, allow_patterns=files))
+    except (OSError, ValueError) as error:
+        raise FileNotFoundError(f"{source} is no folder here; taken for a hub id, {why_not_fetched(error)}") from error
+
+
+def at_revision(source: str | Path, weights: bool = True) -> str | Path:
+    """The source as transformers takes it: of `owner/name@revision` the folder of its snapshot.
+
+    Told the revision of an adapter, transformers would ask the adapter's base for it too.
+    """
+    return source if hub_id(source)[1] is None else local_folder(source, weights)
+
+
 def load_tokenizer(source: str) -> Any:
     """The tokenizer of a folder, hub id or GGUF file; no remote code."""
     if is_gguf(source):
         return gguf_tokenizer(source)
+    source = str(at_revision(source, weights=False))
     check_tokenizer(Path(source))
     if Path(source).is_dir() and not any(next(Path(source).glob(pattern), None) for pattern in _VOCABULARIES):
         raise FileNotFoundError(f"{source} has no tokenizer.json, nor a vocabulary under another name: copy it there")
@@ -157,6 +191,7 @@ def load_model(
             model, tokenizer = load_gguf(source, place, kind)
             check_weights(model, (), source)
             return model, tokenizer
+        source = at_revision(source)
         check_folder(source)
         with naming(source):
             loaded: Any = _fetching(

@@ -233,7 +233,10 @@ def test_an_option_of_another_method_is_refused(server: Server, capsys: pytest.C
             "--temperature 0: all 8 rollouts of a text would be one and the same; say --rollouts 1",
         ),
         (("--method", "scan", "--rollouts", "1", "--temperature", "0"), "all 128 responses of a text would be one"),
-        (("--method", "relative-progress", "--temperature", "0"), "all 32 pass_rollouts of a text would be one"),
+        (
+            ("--method", "relative-progress", "--temperature", "0"),
+            "all 32 pass_rollouts and 32 rollouts of a text would be one",
+        ),
         (("--method", "omegaprm", "--trees", "2", "--temperature", "0"), "all 8 rollouts of a text would be one"),
         (
             ("--method", "relative-progress", "--set", "pass_rollouts=1", "--temperature", "0"),
@@ -293,6 +296,31 @@ def test_a_greedy_critic_may_agree_with_labels_that_are_drawn_at_a_temperature_o
     assert cli.main([*words, "--temperature", "0"]) == 2
     assert "all 4 n of a text would be one and the same; say --set n=1" in capsys.readouterr().err
     assert cli.main([*words, "--temperature", "0", "--set", "n=1"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        (
+            "consensus",
+            "all 8 rollouts of a text would be one and the same; consensus has no setting for its rollouts: leave",
+        ),
+        ("birm", "all 8 rollouts of a text would be one and the same; birm has no setting for its rollouts: leave"),
+        (
+            "scan",
+            "all 8 rollouts and 128 responses of a text would be one and the same; say --rollouts 1 --set responses=1, or",
+        ),
+    ],
+)
+def test_what_greedy_drawing_is_refused_for_can_be_set_as_the_message_says(
+    method: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The judges that a consensus is made of were told --rollouts 1, which it does not take."""
+    monkeypatch.chdir(tmp_path)
+    write("traces.jsonl", [Judged(t, None) for t in TRACES], "jsonl")
+    words = ["label", "--data", "traces.jsonl", "--method", method, "--policy", "scripted-arithmetic", "--estimate"]
+    assert cli.main([*words, "--temperature", "0"]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_prover_is_a_policy_in_one_word(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

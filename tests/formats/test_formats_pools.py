@@ -107,6 +107,25 @@ def test_a_log_of_inspect_is_read_by_its_samples(tmp_path: Path) -> None:
     assert [(row.trajectory.id, row.trajectory.problem.answer) for row in rows] == [("1", "5"), ("2", "5")]
 
 
+@pytest.mark.parametrize(
+    ("target", "answer"),
+    [(["Amsterdam"], "Amsterdam"), ([], None), ("", None), (["Amsterdam", "The Hague"], "refused")],
+)
+def test_a_target_of_several_answers_is_not_one_answer(target: str | list[str], answer: str | None) -> None:
+    """To inspect_ai any of them is right; joined to "Amsterdam, The Hague" neither was."""
+    record = {
+        "target": target,
+        "messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "It is Amsterdam."}],
+    }
+    if answer != "refused":
+        assert [row.trajectory.problem.answer for row in read(record)] == [answer]
+        return
+    with pytest.raises(
+        FormatError, match="one reference answer, got a list of 2, any of which may be right; fix: keep the one"
+    ):
+        read(record)
+
+
 def test_traces_are_written_as_pools_and_read_again(tmp_path: Path) -> None:
     one, other = Problem("a", "1 + 1?", "2", meta={"level": 1}), Problem("b", "1 + 2?")
     traces = [

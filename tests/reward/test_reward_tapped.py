@@ -65,6 +65,7 @@ def rows(n: int = 24) -> list[Judged]:
         ("layers", {"hidden": [8], "biases": [True]}, "a head of 2 layers has as many biases, not 1"),
         ("mean-of-members", {"members": 1_000_000, "hidden": [1000]}, "at most 268,435,456 numbers"),
         ("policy-state", {"layer": 99}, "reads the layer 99; this decoder has -3 to 2"),
+        ("policy-state", {"layer": -3}, "layer -3 of this decoder is its embeddings, which know one token"),
         ("policy-state", {"gradient": -1.0}, "a share from 0 to 1"),
         ("confidence-probe", {"dropout": 1.0}, "a share from 0 to below 1"),
         ("uncertainty", {"size": 1_000_000}, "at most 268,435,456 numbers"),

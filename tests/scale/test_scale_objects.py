@@ -20,7 +20,7 @@ import pytest
 from footfall.cli import main
 from footfall.formats import write_parquet
 from footfall.scale import Remote, objects
-from footfall.scale.bucket import _link_new
+from footfall.scale.bucket import Bucket, _link_new
 from footfall.store import Run, RunError
 from footfall.types import Judged, Judgement, Problem, Step, Trajectory
 from tests.forked import Forked
@@ -301,7 +301,7 @@ def test_credentials_that_are_missing_or_wrong_are_told_at_once(refusal: str, mo
 
 
 def test_a_bucket_or_a_data_file_that_is_not_there_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RunError, match=r"file://.*/bucket/none\.parquet is not there"):
+    with pytest.raises(FileNotFoundError, match=r"file://.*/bucket/none\.parquet is not there"):
         Remote(bucket.replace("run", "none.parquet")).data("none.parquet")
 
     def no_bucket(place: Path, data: bytes, token: str) -> None:
@@ -447,6 +447,29 @@ def test_chunks_without_a_label_are_judged_again_wherever_they_lie(
     assert (tmp_path / "asked").read_text().split() == ["t0", "t1", "t2", *again]
     shutil.rmtree(Remote(address).folder)
     assert main(words) == 0 and json.loads(capsys.readouterr().out)["labelled"] == 3, "the store has the new ones"
+
+
+def test_a_store_that_refuses_its_results_is_not_one_that_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Problems to try again are found in the results, which are read before the run is opened."""
+    monkeypatch.chdir(tmp_path)
+    address = f"file://{tmp_path}/bucket/run"
+    words = ["search", "--problems", "world:arithmetic:1", "--policy", "scripted-arithmetic", "--method", "best-of-n"]
+    words += ["--n", "1", "--judge", "length", "--out", address]
+    assert main(words) == 0
+    shutil.rmtree(Remote(address).folder)
+    download = Bucket.download
+
+    def refusing(self: Bucket, name: str, path: Path) -> None:
+        if path.name.endswith("results.parquet"):
+            raise RunError(f"{address} does not answer: a timeout")
+        download(self, name, path)
+
+    monkeypatch.setattr(Bucket, "download", refusing)
+    capsys.readouterr()
+    assert main(words) == 2
+    assert "does not answer: a timeout" in capsys.readouterr().err
 
 
 def test_without_the_package_one_line_says_what_to_install(

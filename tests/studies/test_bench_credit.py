@@ -197,12 +197,13 @@ def test_the_advice_speaks_of_the_judges_that_were_measured() -> None:
     assert "where the judge is the noisy one; those" in CREDIT.page(found)
     both = advice(judged(greedy={"exact": 0.5, "hackable": 0.6}))
     assert "Do not train by `greedy` on a judge that can be hacked" in both
-    assert set(CREDIT.charts(judged(greedy={"noisy": 0.6}))) == {
-        "credit_gradients-direction.svg", "credit_gradients-rollouts.svg"}  # fmt: skip
+    charts = {f"credit_gradients-{name}{width}.svg" for name in ("direction", "rollouts") for width in ("", "-narrow")}
+    assert set(CREDIT.charts(judged(greedy={"noisy": 0.6}))) == charts
     nobody = replace(
         found, rows=tuple(replace(row, figures={"direction": row.figures["direction"]}) for row in found.rows)
     )
-    assert set(CREDIT.charts(nobody)) == {"credit_gradients-direction.svg"} and "never" in CREDIT.page(nobody)
+    assert set(CREDIT.charts(nobody)) == {file for file in charts if "direction" in file}
+    assert "never" in CREDIT.page(nobody)
 
 
 def test_what_no_number_of_rollouts_mends_is_never_a_number() -> None:
@@ -233,7 +234,7 @@ def test_the_command_writes_report_page_and_charts(tmp_path: Path, capsys: pytes
     said = json.loads(capsys.readouterr().out)
     assert {row["method"] for row in said["rows"]} == set(methods()) and said["left_out"]["rlfr"]
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    charts = {"credit_gradients-direction.svg", "credit_gradients-rollouts.svg"}
+    charts = {f"credit_gradients-{name}{width}.svg" for name in ("direction", "rollouts") for width in ("", "-narrow")}
     assert {"report.json", "report.html", *charts} <= names
     assert {path.name for path in (tmp_path / "docs").iterdir()} == {"credit_gradients.json", *charts}
 

@@ -415,9 +415,11 @@ def test_the_page_of_the_docs_says_what_the_figures_say() -> None:
     assert advice(stored) in text and len(advice(stored)) < 1900, "a paragraph that is read"
     kept = (ROOT / "docs" / "search_costs.json").read_text(encoding="utf-8")
     assert kept == json.dumps(stored.to_dict(), indent=2) + "\n", "run: python -m scripts.write_tables"
-    for world, judge in stored.settings():
-        drawn = (ROOT / "docs" / f"search_costs-{world}-{judge}.svg").read_text(encoding="utf-8")
-        assert drawn == chart(stored, world, judge) + "\n", "run: python -m scripts.write_tables"
+    drawn = SEARCH.charts(stored)
+    assert len(drawn) == 2 * len(stored.settings()), "for a desk and for a phone"
+    for file, svg in drawn.items():
+        assert (ROOT / "docs" / file).read_text(encoding="utf-8") == svg + "\n", "run: python -m scripts.write_tables"
+        assert f'{"srcset" if "narrow" in file else "src"}="{file}"' in text
 
 
 def test_the_ledger_measures_early_rejection_on_every_world_as_it_loses_most_where_errors_end_a_step() -> None:

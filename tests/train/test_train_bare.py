@@ -164,3 +164,43 @@ def test_the_command_says_the_tokens_of_the_view_and_refuses_what_the_run_refuse
     ):
         assert cli.main([*words, *more]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_graded_solutions_that_weigh_rows_count_in_an_estimate_and_are_refused_as_in_the_run(
+    lm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def graded(*correct: bool | None, words: str = "3 + 4 = 7") -> str:
+        """Solutions of other problems, some of them right."""
+        made = [replace(trace(words, id=f"m{i}", prompt=f"other {i}"), correct=c) for i, c in enumerate(correct)]
+        path = tmp_path / f"meta-{len(words)}-{'-'.join(map(str, correct))}.parquet"
+        write_parquet(path, [Judged(t, None) for t in made], "judged")
+        return str(path)
+
+    write_parquet(tmp_path / "judged.parquet", rows(), "judged")
+    words = [
+        "train",
+        "--data",
+        str(tmp_path / "judged.parquet"),
+        "--backbone",
+        str(lm),
+        "--device",
+        "cpu",
+        "--estimate",
+    ]
+    words += ["--eval-share", "0", "--json"]
+
+    def estimated(*more: str) -> dict[str, Any]:
+        assert cli.main([*words, *more]) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    weighed = ("--objective", "instance-weights", "--meta")
+    short, long = (estimated(*weighed, graded(True, False, words=text)) for text in ("3 + 4 = 7", "3 + 4 = 7, " * 20))
+    assert short["longest_trace"] == estimated()["longest_trace"] < long["longest_trace"]
+    for more, said in (
+        (("--meta", graded(True, False)), "soft-bce weighs no rows, so a meta set is of no use to it"),
+        ((*weighed, graded(True, None)), "the meta set needs graded solutions: `correct` of each says"),
+        ((*weighed, graded(True, True)), "right ones and wrong ones"),
+    ):
+        assert cli.main([*words, *more]) == 2
+        assert said in capsys.readouterr().err

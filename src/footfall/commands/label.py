@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -48,7 +49,7 @@ from footfall.formats import Mapped, write_parquet
 from footfall.judging import all_parts, traits
 from footfall.label.counting import Rehearsal
 from footfall.policy.protocol import Policy, SamplingParams
-from footfall.registry import serving
+from footfall.registry import declared, load, parts, serving, systems
 from footfall.reports.label_page import label_page
 from footfall.reports.pages import Named, limited_in_words, write_page
 from footfall.store import Run, Task
@@ -223,23 +224,35 @@ def _method(config: LabelConfig, opener: Callable[[PolicyOptions], Policy]) -> J
     else:
         made = make_judge(config.method, *made_with)
     if config.sampling.temperature == 0:
-        _refuse_copies(made)
+        _refuse_copies(made, "labeller" if config.trees is None else "tree-labeller", config.method)
     return made
 
 
-def _refuse_copies(method: object) -> None:
+def _refuse_copies(method: object, kind: str, name: str) -> None:
     """Greedy completions of one text are all the same. A part that draws at a temperature of its own writes no copies."""
+    copies: dict[str, int] = {}
     for part in all_parts(method):
         own = getattr(part, "params", None)
-        if isinstance(own, SamplingParams) and own.temperature > 0:
-            continue
-        for name, count in traits(part).repeats:
-            if count > 1:
-                flag = f"--{name} 1" if name in ("rollouts", "trees") else f"--set {name}=1"
-                raise ValueError(
-                    f"--temperature 0: all {count} {name} of a text would be one and the same; say {flag}, or leave "
-                    "--temperature out"
-                )
+        if not isinstance(own, SamplingParams) or own.temperature == 0:
+            copies |= {setting: count for setting, count in traits(part).repeats if count > 1}
+    if not copies:
+        return
+    flags = [f"--{each} 1" for each in copies if each in ("rollouts", "trees")]
+    if others := [f"{each}=1" for each in copies if each not in ("rollouts", "trees")]:
+        flags.append(f"--set {' '.join(others)}")
+    fix = f"say {' '.join(flags)}, or leave --temperature out"
+    if fixed := [each for each in copies if not _sets(kind, name, each)]:
+        fix = f"{name} has no setting for its {' and '.join(fixed)}: leave --temperature out"
+    many = " and ".join(f"{count} {each}" for each, count in copies.items())
+    raise ValueError(f"--temperature 0: all {many} of a text would be one and the same; {fix}")
+
+
+def _sets(kind: str, method: str, setting: str) -> bool:
+    """Whether --method can be told this. What a judge made over another (or a folder) does not take itself goes to that one."""
+    known = systems(kind)
+    part = known[method].part if method in known else method
+    passed_on = part not in parts(kind) or bool(declared(kind, part).judges)
+    return passed_on or setting in inspect.signature(load(kind, part)).parameters
 
 
 def _drop_unlabelled(run: Run) -> None:

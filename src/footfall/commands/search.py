@@ -57,7 +57,7 @@ from footfall.scale import Remote, is_address
 from footfall.search.searcher import Searcher
 from footfall.search.state import OWN_JUDGES, OWN_POLICIES, Method, draws_independently, roles_of, unused_by
 from footfall.search.votes import Aggregation
-from footfall.store import Run, RunError, Task
+from footfall.store import Run, Task
 from footfall.types import Judge, Problem, SearchResult, content_key
 
 _CACHE_TOKENS = 1 << 16
@@ -221,7 +221,7 @@ def _any_failed(config: SearchConfig, folder: Path) -> bool:
 
     file = folder / _RESULTS
     if is_address(config.run.out) and not file.is_file():
-        with suppress(RunError):  # it has no results yet
+        with suppress(FileNotFoundError):  # it has no results yet
             file = Remote(f"{config.run.out}/{_RESULTS}").data(_RESULTS)
     try:
         return file.is_file() and any(map(call_failed, iter_parquet(file, "search-result")))

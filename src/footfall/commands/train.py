@@ -60,7 +60,8 @@ class TrainConfig:
     format: str = "auto"
     """The format of the data; auto knows it by the first record."""
     backbone: str = serving("policy")
-    """embedded, a folder or hub id of any decoder or published PRM, a decoder's GGUF file, or a PRM's folder to go on from."""
+    """embedded, a folder or hub id (or OWNER/NAME@REVISION) of any decoder or published PRM, a decoder's GGUF file, or a PRM's
+    folder to go on from."""
     family: str | None = None
     """How the backbone is read. None: a published PRM as its family (`footfall list family`) does, with its head, and a plain
     decoder with a fresh one; footfall: with a fresh head, whatever it is."""
@@ -159,7 +160,7 @@ def main(config: TrainConfig) -> int:
     backbone = str(EMBEDDED) if config.backbone == serving("policy") else config.backbone
     if config.estimate:
         if is_main():
-            found = _estimate(config, backbone, rows, against)
+            found = _estimate(config, backbone, rows, meta, against)
             each = {name: f"{value:,.3f} GiB" for name, value in found["gib_a_gpu"].items()}
             emit(found, config.run.json, lambda console: facts(console, {**found, "gib_a_gpu": None, **each}))
         return 0
@@ -185,7 +186,7 @@ def main(config: TrainConfig) -> int:
 def _check_objective(name: str, asked: Mapping[str, Any]) -> None:
     """Before any data are read: settings that it has, of their kinds, and a reference that is there."""
     from footfall.gguf.container import is_gguf
-    from footfall.reward.backbone import local_folder
+    from footfall.loading import local_folder
     from footfall.train.objectives import make_objective
 
     if name not in named_files():  # a loss of the user's own is told with its signature
@@ -202,7 +203,9 @@ def _check_objective(name: str, asked: Mapping[str, Any]) -> None:
         ) from error
 
 
-def _estimate(config: TrainConfig, backbone: str, rows: Sequence[Judged], against: Sequence[Problem]) -> dict[str, Any]:
+def _estimate(
+    config: TrainConfig, backbone: str, rows: Sequence[Judged], meta: Sequence[Judged], against: Sequence[Problem]
+) -> dict[str, Any]:
     from footfall.train.bare import bare_model
     from footfall.train.decontaminate import without_evaluated
     from footfall.train.memory import estimate, layout_of
@@ -211,7 +214,8 @@ def _estimate(config: TrainConfig, backbone: str, rows: Sequence[Judged], agains
     own, layout = _settings(config), layout_of(config.accelerate)
     objective = make_objective(own.objective, own.objective_options)
     used, _ = without_evaluated(rows, against, own.contaminated)
-    return estimate(bare_model(backbone, own, objective), used, objective, own, layout)
+    weighing, _ = without_evaluated(meta, against, own.contaminated)
+    return estimate(bare_model(backbone, own, objective), used, objective, own, layout, weighing)
 
 
 def _against(source: str, config: TrainConfig) -> list[Problem]:

@@ -115,11 +115,17 @@ def read_prompt(fields: Fields, name: str) -> Prompt:
 
 
 def answer_text(fields: Fields, name: str) -> str | None:
-    """A reference answer given as text, a number, or a list of these."""
+    """A reference answer given as text, a number, or a list of these, the parts of one answer.
+
+    A `target` of several, as in the logs of evaluations, is no such list: there any one of them is right.
+    """
     value = fields.data.get(name)
     if value is None or isinstance(value, str):
         return value
     parts = value if isinstance(value, list) else [value]
+    if name == "target" and len(parts) > 1:
+        fix = 'keep the one that is to be compared with; the parts of one answer are one text, "3, 5"'
+        raise fields.error(name, "one reference answer", f"a list of {len(parts)}, any of which may be right", fix)
     if any(isinstance(part, bool) or not isinstance(part, str | int | float) for part in parts):
         raise fields.wrong(name, "an answer: a string or a number")
     return ", ".join(str(int(p)) if isinstance(p, float) and p.is_integer() else str(p) for p in parts)
@@ -173,7 +179,7 @@ def answers_of(fields: Fields, read: Callable[[Fields, str], str | None] | None 
 
 
 def _is_blank(value: Json) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
+    return value is None or value == [] or (isinstance(value, str) and not value.strip())
 
 
 def _stated(fields: Fields, name: str) -> str | None:

@@ -18,30 +18,13 @@ from transformers import AutoModel
 
 from footfall.damaged import json_of, naming
 from footfall.gguf.container import is_gguf
-from footfall.loading import check_folder, check_weights, load_model, merge_adapter, quiet, why_not_fetched
+from footfall.loading import at_revision, check_folder, check_weights, load_model, local_folder, merge_adapter, quiet
 
 Backbone: TypeAlias = Any
 """A `PreTrainedModel` or the `PeftModel` around one; peft is optional, so there is no common type to name."""
 
 _IN_LM, _IN_DECODER = "base_model.model.model.", "base_model.model."
 _INDEX, _ADAPTER, _ADAPTER_WEIGHTS = "model.safetensors.index.json", "adapter_config.json", "adapter_model.safetensors"
-_PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
-
-
-def local_folder(source: str | Path) -> Path:
-    """The folder itself, or the downloaded snapshot of a hub id; of `owner/name@revision` that branch, tag or commit."""
-    folder = Path(source)
-    if folder.is_dir():
-        return folder
-    name, _, revision = str(source).partition("@")
-    if name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise FileNotFoundError(f"{source}: there is no such folder, and it is no hub id (owner/name)")
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name, revision=revision or None, allow_patterns=_PATTERNS))
-    except (OSError, ValueError) as error:
-        raise FileNotFoundError(f"{source} is no folder here; taken for a hub id, {why_not_fetched(error)}") from error
 
 
 class TensorFiles:
@@ -113,6 +96,7 @@ def load_backbone(source: str | Path, dtype: torch.dtype, keys: Mapping[str, str
     own."""
     if is_gguf(source):
         return load_model(source, dtype=dtype)[0].base_model
+    source = at_revision(source)
     check_folder(source)
     with quiet(), naming(source):
         model, info = AutoModel.from_pretrained(

@@ -14,10 +14,10 @@ import torch
 
 from footfall.damaged import check_sizes, naming
 from footfall.gguf.container import is_gguf
-from footfall.loading import load_tokenizer, pick_device, pick_dtype
+from footfall.loading import load_tokenizer, local_folder, pick_device, pick_dtype
 from footfall.registry import Declared, register
 from footfall.render import Writer, check_round_trip
-from footfall.reward.backbone import Backbone, base_of, context_length, is_adapter, load_native, local_folder
+from footfall.reward.backbone import Backbone, base_of, context_length, is_adapter, load_native
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig, read_json
 from footfall.reward.family import Evidence, Family, families, recognise, recognise_prm
 from footfall.reward.judge import PRMJudge, TooLong

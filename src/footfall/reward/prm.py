@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from footfall.damaged import naming
 from footfall.hashing import weights_fingerprint
-from footfall.loading import load_tokenizer, pack, padded, pick_device, pick_dtype, quiet
+from footfall.loading import load_tokenizer, local_folder, pack, padded, pick_device, pick_dtype, quiet
 from footfall.registry import create
 from footfall.render import Reading, Template, both_ways, check_round_trip, template_for
 from footfall.reward import backbone as backbones
@@ -449,7 +449,7 @@ def _stored_backbone(
     if config.family == FOOTFALL:
         backbone = backbones.load_backbone(source, dtype)
     else:
-        backbone = published_backbone(backbones.local_folder(source), create("family", config.family), dtype, None)
+        backbone = published_backbone(local_folder(source), create("family", config.family), dtype, None)
     if config.marker_added and config.marker is not None:
         backbones.add_marker(load_tokenizer(source), backbone, config.marker)
     return backbones.load_adapter(backbone, folder, trainable)

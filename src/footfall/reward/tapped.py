@@ -285,6 +285,11 @@ def policy_state(
     states = None if decoder is None else decoder.num_hidden_layers + 1
     if states is not None and not -states <= layer < states:
         raise ValueError(f"the head policy-state reads the layer {layer}; this decoder has {-states} to {states - 1}")
+    if states is not None and layer in (0, -states):
+        raise ValueError(
+            f"the head policy-state: layer {layer} of this decoder is its embeddings, which know one token and give all steps "
+            "that end in it one value; the last layer is --head policy-state,layer=-1"
+        )
     if not 0 <= gradient <= 1:
         raise ValueError(f"the head policy-state: gradient is a share from 0 to 1, not {gradient:g}")
     return PolicyState(width, outputs, seed, dropout, gradient, layer)

@@ -20,7 +20,8 @@ PRL (arXiv 2601.10201) needs no π_φ: at the optimum of reward less KL/η every
 
 What differs. PRIME: its code whitens with the unbiased variance, as here. OPRL: its code takes step statistics from the first
 turn of each trajectory; here they are of all steps, as in the paper. PRL: its code sums from a step's last token on; the
-derivation sums from its first (`whole_steps`). Its left fill takes a value of exactly 0 for none; here nothing is.
+derivation sums from its first (`whole_steps`). Its steps are 256 tokens long unless told to be lines; here they are the
+trace's own. Its left fill takes a value of exactly 0 for none; here nothing is.
 """
 
 from __future__ import annotations

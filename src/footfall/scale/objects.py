@@ -175,13 +175,13 @@ class Remote:
                 self._note(name, _stamp(path))
 
     def data(self, name: str) -> Path:
-        """A data file that lies at the address itself, fetched anew into a folder for such."""
+        """A data file that lies at the address itself, fetched anew into a folder for such; `FileNotFoundError` if none."""
         path = Path("runs") / "data" / f"{content_key(self.address)[:12]}-{name}"
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._bucket.download("", path)
         except FileNotFoundError as error:
-            raise RunError(f"{self.address} is not there: {error}") from error
+            raise FileNotFoundError(f"{self.address} is not there: {error}") from error
         return path
 
     def text(self, name: str) -> str | None:

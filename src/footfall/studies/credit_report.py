@@ -13,6 +13,7 @@ from markupsafe import Markup
 from footfall.registry import serving
 from footfall.reports.charts import Bar, BarGroup, bar_chart
 from footfall.reports.pages import Section, figure, paragraph, report, responsive, table
+from footfall.reports.pictures import Picture, files_of
 from footfall.store import Run
 from footfall.studies.credits import (
     ERROR,
@@ -125,7 +126,7 @@ class CreditStudy:
 
     def page(self, found: CreditGradients) -> str:
         """The run's page."""
-        charts = [figure(responsive(partial(draw, found)), words(found)) for _, draw, words in _drawn(found)]
+        charts = [figure(responsive(one.draw), one.words) for one in self._pictures(found)]
         sections = [Section("Advice", [paragraph(advice(found).replace("`", "")), *charts])]
         for judge in found.plan.judges:
             rows = [cells(row, True) for row in found.of(judge)]
@@ -135,7 +136,12 @@ class CreditStudy:
 
     def charts(self, found: CreditGradients) -> dict[str, str]:
         """By file name."""
-        return {f"{self.docs}-{name}.svg": draw(found) for name, draw, _ in _drawn(found)}
+        return files_of(self._pictures(found))
+
+    def _pictures(self, found: CreditGradients) -> list[Picture]:
+        return [
+            Picture(f"{self.docs}-{name}", words(found), partial(draw, found)) for name, draw, words in _drawn(found)
+        ]
 
     def shown(self, found: CreditGradients) -> list[str | list[Sequence[str]]]:
         """What a terminal shows."""
@@ -154,9 +160,7 @@ class CreditStudy:
         return {
             "credit-gradients-advice": lambda found: advice(found) + "\n",
             "credit-gradients-sizes": lambda found: how_sure(found) + "\n",
-            "credit-gradients-charts": lambda found: "\n".join(
-                f"![{words(found)}]({self.docs}-{name}.svg)\n" for name, _, words in _CHARTS
-            ),
+            "credit-gradients-charts": lambda found: "\n".join(one.html for one in self._pictures(found)),
             "credit-gradients-table": _table,
             "credit-gradients-batches": _batches,
         }

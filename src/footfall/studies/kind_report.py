@@ -13,6 +13,7 @@ from markupsafe import Markup
 from footfall.metrics.intervals import Interval
 from footfall.reports.charts import Bar, BarGroup, bar_chart
 from footfall.reports.pages import Section, figure, paragraph, report, responsive, table
+from footfall.reports.pictures import Picture, files_of
 from footfall.store import Run
 from footfall.studies.kinds import FIGURES, QUALITY, ROBUST, KindPlan, KindRow, Kinds, KindSite, kinds, together
 from footfall.studies.report import folded, in_words, markdown, shown
@@ -147,9 +148,7 @@ class KindStudy:
 
     def page(self, found: Kinds) -> str:
         """The run's page."""
-        charts = [
-            figure(responsive(partial(_chart, found, name, words)), words) for name, words in _drawn(found).items()
-        ]
+        charts = [figure(responsive(one.draw), one.words) for one in self._pictures(found)]
         sections = [Section("Advice", [paragraph(advice(found).replace("`", "")), *charts])]
         for labels in found.plan.labels:
             for size in map(int, found.plan.sizes):
@@ -161,7 +160,13 @@ class KindStudy:
 
     def charts(self, found: Kinds) -> dict[str, str]:
         """By file name."""
-        return {f"{self.docs}-{name}.svg": _chart(found, name, words) for name, words in _drawn(found).items()}
+        return files_of(self._pictures(found))
+
+    def _pictures(self, found: Kinds) -> list[Picture]:
+        return [
+            Picture(f"{self.docs}-{name}", words, partial(_chart, found, name, words))
+            for name, words in _drawn(found).items()
+        ]
 
     def shown(self, found: Kinds) -> list[str | list[Sequence[str]]]:
         """What a terminal shows."""
@@ -178,9 +183,7 @@ class KindStudy:
         return {
             "kinds-advice": lambda found: advice(found) + "\n",
             "kinds-overview": overview,
-            "kinds-charts": lambda _: "\n".join(
-                f"![{words}]({self.docs}-{name}.svg)\n" for name, words in _CHARTS.items()
-            ),
+            "kinds-charts": lambda found: "\n".join(one.html for one in self._pictures(found)),
             "kinds-tables": as_markdown,
         }
 

@@ -14,10 +14,11 @@ from markupsafe import Markup
 
 from footfall.registry import Kind
 from footfall.reports.charts import Series, line_chart
+from footfall.reports.pictures import WIDE, Picture
 from footfall.studies.frontier import Pick, clearly_better
 from footfall.studies.label_setting import label_rows
 from footfall.studies.labels import LabelCosts, LabelSite, Plan, Point, together
-from footfall.studies.report import Picture, Study, dial_text, how_sure, mark, markdown, percent, shown, worlds_table
+from footfall.studies.report import Study, dial_text, headed, how_sure, mark, markdown, percent, shown, worlds_table
 
 LEVELS = {"low": 4, "middle": 16, "high": 64}
 """Budgets in lengths of a trace."""
@@ -30,7 +31,7 @@ HEAD = [
 """The columns of a table of points."""
 _INTERVALS = ("first_error", "step_accuracy", "brier", "ece", "per_1000")
 """Figures with their intervals where there is room."""
-_CHART = (820, 560)
+_HEIGHT = 560
 _VIEWS: dict[Kind, tuple[str, str]] = {
     "measured": ("", "measured"),
     "stand-in": ("-critics", "with a critic or tool of assumed quality"),
@@ -147,7 +148,7 @@ def _pictures(costs: LabelCosts, setting: tuple[str, ...]) -> list[Picture]:
     (world,) = setting
     return [
         Picture(
-            f"label_costs-{world}{end}.svg",
+            f"label_costs-{world}{end}",
             f"{world}: first-error accuracy against tokens a trace, {what}",
             partial(chart, costs, world, view),
         )
@@ -164,7 +165,7 @@ def _in(point: Point, view: Kind) -> bool:
     return point.kind == view or (view == "measured" and point.kind == "reference")
 
 
-def chart(costs: LabelCosts, world: str, view: Kind | None = None, width: float | None = None) -> Markup:
+def chart(costs: LabelCosts, world: str, view: Kind | None = None, width: float = WIDE, titled: bool = True) -> Markup:
     """First-error accuracy against tokens a trace, one line a method; what is free is a level, dashed.
 
     `view`: the kind of method to draw, by default the first that there is; others than the measured stand beside the best
@@ -184,11 +185,11 @@ def chart(costs: LabelCosts, world: str, view: Kind | None = None, width: float 
     what = _VIEWS[view][1]
     free = "; dashed: free" if any(line.dashed for line in series) else ""
     title, subtitle = f"{world}: what labels cost and are worth", f"{what}; 95% bands over seeds{free}"
+    title, subtitle = headed(title, subtitle, width, titled)
     return line_chart(
         series, label=f"First-error accuracy on {world} against generated tokens a trace, one line a method, {what}",
         x_label="generated tokens a trace", y_label="first errors named exactly", x_scale="log2",
-        width=width or _CHART[0], height=_CHART[1],
-        title="" if width else title, subtitle="" if width else subtitle,
+        width=width, height=_HEIGHT, title=title, subtitle=subtitle,
     )  # fmt: skip
 
 

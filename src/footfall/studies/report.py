@@ -10,30 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Generic, NamedTuple, TypeVar, get_args
-
-from markupsafe import Markup
 
 from footfall.metrics.intervals import Interval
 from footfall.registry import FREE, Kind
 from footfall.reports.charts import Point as Mark
 from footfall.reports.pages import Section, figure, paragraph, report, responsive, table
+from footfall.reports.pictures import WIDE, Picture, files_of
 from footfall.store import Run
 from footfall.studies.frontier import Costs, Placed, Point, ties
 from footfall.studies.study import Measured, Site, measure_plan
 
 C = TypeVar("C", bound=Costs[Any])
-
-
-class Picture(NamedTuple):
-    """A chart by its file, and what it shows in words."""
-
-    file: str
-    shows: str
-    draw: Callable[..., Markup]
-    """Without an argument for a file; for a page with the width, and then without a title."""
 
 
 class Extra(NamedTuple):
@@ -84,7 +75,7 @@ class Study(Generic[C]):
     caption: str
     """Of every chart on the page."""
     pictures: Callable[[C, tuple[str, ...]], list[Picture]]
-    """The charts of a setting."""
+    """The charts of a setting; they are drawn with a title, or not (`titled`)."""
     extras: Callable[[C], list[Extra]]
     left_out: Callable[[C], dict[str, str]]
     """Methods that are not there, with the reason."""
@@ -101,7 +92,7 @@ class Study(Generic[C]):
 
     def charts(self, costs: C) -> dict[str, str]:
         """By file name."""
-        return {one.file: one.draw() for setting in costs.settings() for one in self.pictures(costs, setting)}
+        return files_of(one for setting in costs.settings() for one in self.pictures(costs, setting))
 
     def page(self, costs: C) -> str:
         """The run's page: advice, then charts and table of each setting."""
@@ -112,7 +103,10 @@ class Study(Generic[C]):
         said = [paragraph(self.advice(costs).replace("`", "")), *(told for title, told in extras if not title)]
         sections = [Section("Advice", said), *(Section(title, [told]) for title, told in extras if title)]
         for setting in costs.settings():
-            drawn = [figure(responsive(one.draw), self.caption, one.shows) for one in self.pictures(costs, setting)]
+            drawn = [
+                figure(responsive(partial(one.draw, titled=False)), self.caption, one.words)
+                for one in self.pictures(costs, setting)
+            ]
             told = table(self.head, self.rows(costs.of(*setting), True), caption=self.frontier, text_columns=2)
             sections.append(Section(self.titled(*setting), [*drawn, told]))
         title = self.docs.replace("_", " ").capitalize()
@@ -141,8 +135,7 @@ class Study(Generic[C]):
         return self.advice(costs) + "\n"
 
     def _charts(self, costs: C) -> str:
-        there = [one for setting in costs.settings() for one in self.pictures(costs, setting)]
-        return "\n".join(f"![{one.shows}]({one.file})\n" for one in there)
+        return "\n".join(one.html for setting in costs.settings() for one in self.pictures(costs, setting))
 
     def _frontier(self, costs: C) -> str:
         """The points on the frontier of each setting, from cheap to dear. Exact ties of a kind share a row."""
@@ -170,6 +163,13 @@ class Study(Generic[C]):
             summary = f"{self.titled(*setting)}: {len({p.method for p in points})} methods, {len(points)} points"
             told.append(folded(summary, markdown([method, *kind, *others], body, 2 + len(kind))))
         return "\n".join(told)
+
+
+def headed(title: str, subtitle: str, width: float, titled: bool) -> tuple[str, str]:
+    """What stands above a chart, if anything; on a phone what fits: up to a colon in the title and a semicolon below it."""
+    if not titled:
+        return "", ""
+    return (title, subtitle) if width >= WIDE else (title.partition(":")[0], subtitle.partition(";")[0])
 
 
 def dial_text(point: Placed) -> str:

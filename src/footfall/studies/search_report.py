@@ -15,8 +15,9 @@ from markupsafe import Markup
 
 from footfall.reports.charts import Point as Mark
 from footfall.reports.charts import Series, line_chart
+from footfall.reports.pictures import WIDE, Picture
 from footfall.studies.frontier import Pick, cheapest_as_good, clearly_better
-from footfall.studies.report import Extra, Picture, Study, dial_text, how_sure, markdown, percent, shown, worlds_table
+from footfall.studies.report import Extra, Study, dial_text, headed, how_sure, markdown, percent, shown, worlds_table
 from footfall.studies.search import PRM, SINGLE, Plan, Point, SearchCosts, SearchSite, search_rows, together
 from footfall.studies.search_judges import AGGREGATIONS, NOISE
 
@@ -33,7 +34,7 @@ PICK_HEAD = ["world", "judge", "budget", "advised", "most accurate", "judge help
 PRM_HEAD = ["world", "training traces", "AUC of steps", "AUC of solutions", "tells steps apart"]
 """The columns of the table of PRMs."""
 _AUCS = ("step_auc", "solution_auc")
-_CHART = (820, 620)
+_HEIGHT = 620
 
 
 class _Kind(NamedTuple):
@@ -149,7 +150,7 @@ def _listed(names: Sequence[str], last: str) -> str:
     return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def chart(costs: SearchCosts, world: str, judge: str, width: float | None = None) -> Markup:
+def chart(costs: SearchCosts, world: str, judge: str, width: float = WIDE, titled: bool = True) -> Markup:
     """Accuracy against tokens a problem, one line a method; dashed if it uses no judge. Bands would hide the lines."""
     points = costs.of(world, judge)
     names = list(dict.fromkeys(point.method for point in costs.points))
@@ -161,18 +162,18 @@ def chart(costs: SearchCosts, world: str, judge: str, width: float | None = None
             series.append(Series(name, marks, dashed=not own[0].judged, slot=slot))
     title = f"{world}, {judge} judge: what search costs and is worth"
     subtitle = "dashed: without a judge; intervals are in the tables"
+    title, subtitle = headed(title, subtitle, width, titled)
     return line_chart(
         series, label=f"Accuracy on {world} with the {judge} judge against tokens a problem, one line a method",
         x_label="tokens a problem, written and judged", y_label="problems answered right", x_scale="log2",
-        width=width or _CHART[0], height=_CHART[1],
-        title="" if width else title, subtitle="" if width else subtitle,
+        width=width, height=_HEIGHT, title=title, subtitle=subtitle,
     )  # fmt: skip
 
 
 def _pictures(costs: SearchCosts, setting: tuple[str, ...]) -> list[Picture]:
     world, judge = setting
     shows = f"{_titled(world, judge)}: accuracy against tokens a problem"
-    return [Picture(f"search_costs-{world}-{judge}.svg", shows, partial(chart, costs, world, judge))]
+    return [Picture(f"search_costs-{world}-{judge}", shows, partial(chart, costs, world, judge))]
 
 
 def _titled(world: str, judge: str) -> str:

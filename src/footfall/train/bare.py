@@ -12,7 +12,7 @@ import torch
 
 from footfall.damaged import json_of, naming
 from footfall.gguf.container import is_gguf
-from footfall.loading import check_folder, load_tokenizer, quiet
+from footfall.loading import at_revision, check_folder, hub_id, load_tokenizer, quiet
 from footfall.reward.backbone import Backbone, add_marker, base_of, context_length, is_adapter, load_backbone
 from footfall.reward.checkpoint import evidence, language_family
 from footfall.reward.config import CONFIG_FILE, FOOTFALL, PRMConfig
@@ -63,6 +63,7 @@ def _decoder(source: str | Path) -> Backbone:
 
     if is_gguf(source):
         return load_backbone(source, torch.bfloat16).to("meta")
+    source = at_revision(source, weights=False)
     decoders: Any = AutoModel
     if _has_weights(source):
         check_folder(source)
@@ -95,7 +96,7 @@ def _published(source: str, asked: str | None) -> Family | None:
         return recognise_prm(seen) if asked is None else recognise(seen, asked)
     if asked is not None:
         return families()[asked]
-    return next((family for family in families().values() if source in family.published), None)
+    return next((family for family in families().values() if hub_id(source)[0] in family.published), None)
 
 
 def _of_family(source: str, family: Family, config: TrainConfig, begun: bool) -> PRM:

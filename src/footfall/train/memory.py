@@ -28,8 +28,9 @@ from footfall.damaged import naming
 from footfall.reward.prm import PRM
 from footfall.scale.processes import count
 from footfall.train.config import TrainConfig
-from footfall.train.data import make_examples, refuse_nothing_to_learn
+from footfall.train.data import Example, held_out_of, make_examples, refuse_nothing_to_learn
 from footfall.train.objectives import Objective, fitted_to
+from footfall.train.reweight import domains_of, graded_solutions, meta_of, refuse_idle_meta
 from footfall.types import Judged
 
 Sharding = Literal["none", "optimizer", "gradients", "weights"]
@@ -133,19 +134,40 @@ def layout_of(file: Path | None) -> Layout:
 
 
 def estimate(
-    model: PRM, rows: Sequence[Judged], objective: Objective, config: TrainConfig, layout: Layout
+    model: PRM,
+    rows: Sequence[Judged],
+    objective: Objective,
+    config: TrainConfig,
+    layout: Layout,
+    meta: Sequence[Judged] = (),
 ) -> dict[str, Any]:
-    """What `footfall train --estimate` says of a bare model that would be trained on these rows."""
+    """What `footfall train --estimate` says of a bare model that would be trained on these rows, by a meta set too."""
     size = size_of(model)
     objective = fitted_to(objective, model.readout, str(model.prm_config.backbone))
     examples, _ = make_examples(rows, model, objective, config.too_long)
     refuse_nothing_to_learn(examples, objective)
-    longest = max(example.reading.tokens for example in examples)
+    longest = max(
+        example.reading.tokens for example in [*examples, *_meta_examples(model, rows, objective, config, meta)]
+    )
     traces = math.ceil(config.batch_size / layout.processes)
     layout = layout._replace(checkpointing=layout.checkpointing or config.gradient_checkpointing)
-    found = training_memory(size, layout, traces * longest, half=config.device != "cpu", lora=model.prm_config.lora)
+    half = config.device != "cpu" and objective.weighing is None  # as in training
+    found = training_memory(size, layout, traces * longest, half=half, lora=model.prm_config.lora)
     gib = {name: round(value / 2**30, 3) for name, value in {**asdict(found), "total": found.total}.items()}
     return {
         "processes": layout.processes, "sharded": layout.sharding, "parameters": size.weights, "trained": size.trained,
         "traces_a_pass": traces, "longest_trace": longest, "gib_a_gpu": gib,
     }  # fmt: skip
+
+
+def _meta_examples(
+    model: PRM, rows: Sequence[Judged], objective: Objective, config: TrainConfig, meta: Sequence[Judged]
+) -> Sequence[Example]:
+    """The graded solutions that a training would weigh its rows by, refused where it would refuse them."""
+    refuse_idle_meta(meta, objective)
+    if objective.weighing is None:
+        return ()
+    train, held = held_out_of(rows, (), config.eval_share, config.seed)
+    train, meta = meta_of(train, held, meta, objective, config.seed)
+    domains_of([row.trajectory for row in train], objective.weighing)
+    return graded_solutions(meta, model, config.too_long)

@@ -45,8 +45,6 @@ from footfall.train.data import (
     held_out_of,
     make_examples,
     refuse_nothing_to_learn,
-    refuse_shared,
-    split_by_problem,
 )
 from footfall.train.decontaminate import without_evaluated
 from footfall.train.first_error import HeldOutErrors, held_out_errors
@@ -55,7 +53,7 @@ from footfall.train.marked import by_own_marks, reads_by_own_marks
 from footfall.train.objectives import Objective, fitted_to, make_objective
 from footfall.train.parted import ready_to_go_on
 from footfall.train.planned import Keeping
-from footfall.train.reweight import ReweightingTrainer, domains_of, graded_solutions
+from footfall.train.reweight import ReweightingTrainer, domains_of, graded_solutions, meta_of, refuse_idle_meta
 from footfall.train.run import (
     CHECKPOINTS,
     HELD_OUT,
@@ -128,8 +126,7 @@ def train_prm(
         config = as_published(config, objective, backbone)
     family = None if isinstance(backbone, PRM) else language_family(backbone, config.family)
     refuse_unfit(objective, family)
-    if meta and objective.weighing is None:
-        raise ValueError(f"{objective.name} weighs no rows, so a meta set is of no use to it; leave it out")
+    refuse_idle_meta(meta, objective)
     join(pick_device(config.device).type == "cpu")
     plan = make_plan(rows, held_out, backbone, objective, config, meta)
     finished = agreed(open_run(out, plan, resume) if is_main() else None)
@@ -166,16 +163,6 @@ class _Job:
         """Training and held-out rows."""
         return held_out_of(self.rows, self.held_out, self.config.eval_share, self.config.seed)
 
-    def split_meta(self, train: Sequence[Judged], held: Sequence[Judged]) -> tuple[Sequence[Judged], Sequence[Judged]]:
-        """Training rows and the meta set: the one given, or a share of the training problems; none is held out."""
-        if self.objective.weighing is None:
-            return train, ()
-        if not self.meta:
-            share, option = self.objective.weighing.share, "--meta FILE, or --set meta_share="
-            return split_by_problem(train, share, self.config.seed, needed=True, option=option)
-        refuse_shared(held, self.meta, "the meta set decides by")
-        return train, self.meta
-
     def facts(self) -> dict[str, Any]:
         """What the model's own configuration says of its training."""
         return {
@@ -193,7 +180,7 @@ def _train_head(job: _Job) -> TrainResult:
     lr = config.lr or _usual_lr(model)
     objective = fitted_to(job.objective, model.readout, str(model.prm_config.backbone))
     train_rows, held_rows = job.split()
-    train_rows, meta_rows = job.split_meta(train_rows, held_rows)
+    train_rows, meta_rows = meta_of(train_rows, held_rows, job.meta, objective, config.seed)
     train, train_report = make_examples(train_rows, model, objective, config.too_long)
     meta = graded_solutions(meta_rows, model, config.too_long) if objective.weighing else ()
     held, held_report = make_examples(held_rows, model, objective, config.too_long)

@@ -25,7 +25,7 @@ from footfall.formats import atomic_write
 from footfall.loading import quiet
 from footfall.reward.prm import PRM
 from footfall.train.config import TrainConfig
-from footfall.train.data import Example, collate, domain_of, make_examples
+from footfall.train.data import Example, collate, domain_of, make_examples, refuse_shared, split_by_problem
 from footfall.train.objectives import By, Objective, Weighing, fitted_to, make_objective
 from footfall.train.row_weights import InstanceNet, Table, hypergradient, losses_by_trace
 from footfall.train.trainer import StepTrainer, own_randomness, training_arguments
@@ -237,6 +237,25 @@ def domains_of(traces: Sequence[Trajectory], weighing: Weighing) -> list[Hashabl
     if name is None:
         return list(range(len(traces)))
     return [domain_of(trace, name) for trace in traces]
+
+
+def refuse_idle_meta(meta: Sequence[Judged], objective: Objective) -> None:
+    """A meta set for an objective that has no use for one."""
+    if meta and objective.weighing is None:
+        raise ValueError(f"{objective.name} weighs no rows, so a meta set is of no use to it; leave it out")
+
+
+def meta_of(
+    train: Sequence[Judged], held: Sequence[Judged], meta: Sequence[Judged], objective: Objective, seed: int
+) -> tuple[Sequence[Judged], Sequence[Judged]]:
+    """Training rows and the meta set: the one given, or a share of the training problems; none is held out."""
+    if objective.weighing is None:
+        return train, ()
+    if not meta:
+        option = "--meta FILE, or --set meta_share="
+        return split_by_problem(train, objective.weighing.share, seed, needed=True, option=option)
+    refuse_shared(held, meta, "the meta set decides by")
+    return train, meta
 
 
 def graded_solutions(rows: Sequence[Judged], model: PRM, too_long: Literal["error", "drop"]) -> list[Example]:

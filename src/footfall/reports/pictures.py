@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from html import escape
 from typing import NamedTuple
 
@@ -16,7 +16,8 @@ class Picture(NamedTuple):
 
     stem: str
     words: str
-    draw: Callable[[float], Markup]
+    draw: Callable[..., Markup]
+    """Takes the width."""
 
     @property
     def files(self) -> dict[str, str]:
@@ -31,3 +32,8 @@ class Picture(NamedTuple):
             f'<picture>\n  <source media="(max-width: 560px)" srcset="{self.stem}-narrow.svg">\n'
             f'  <img src="{self.stem}.svg" alt="{escape(self.words)}">\n</picture>\n'
         )
+
+
+def files_of(pictures: Iterable[Picture]) -> dict[str, str]:
+    """What is in the files of these, by name."""
+    return {file: drawn for picture in pictures for file, drawn in picture.files.items()}
