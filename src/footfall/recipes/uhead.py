@@ -7,8 +7,8 @@ writes, and says how likely each step is wrong:
 
 What differs: labels are the world's truth, for the head and for the PRMs beside it, instead of a large model's verdicts. The
 policy has 1.1M parameters, the head is of size 64 (window 3, top 4, weight 3 on wrong steps) with ReLU in the place of GELU in
-its encoder; PRMs train all weights, or a linear layer on the same frozen policy, in 2 passes. The head begins at random and has
-40.
+its encoder, and reads of a token what its own pass shows, not the one before that drew it. PRMs train all weights, or a linear
+layer on the same frozen policy, in 2 passes. The head begins at random and has 40.
 """
 
 from __future__ import annotations

@@ -109,7 +109,8 @@ class Uncertainty(Head):
     `top` next-token probabilities. A step's tokens are marked, an encoder looks at all up to the step's end, and the mean over
     the step's tokens is classified. The published head says how likely the step is wrong; this one gives the logit that it is
     good, which is that one with its sign turned. The encoder is the authors' (IINemo/llm-uncertainty-head), GELU inside and,
-    at its size of 512, as wide.
+    at its size of 512, as wide. What differs from their code: a token has what its own pass shows, the probabilities of the
+    token after it; theirs has what the pass showed that drew it, one place before.
     """
 
     eager = True
