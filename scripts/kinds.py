@@ -81,9 +81,11 @@ KINDS = {
     "pqm": Kind({"objective": "q-ranking", "objective_options": {"threshold": 0.5}}),
     "tdrm": Kind({"objective": "td"}),
     "biprm": Kind({"head": "both-ways"}),
-    # Attentions take memory by the square of a trace's length, so batches are small.
+    # Attentions take memory by the square of a trace's length, so batches are small. Its figures are those of an encoder with
+    # ReLU; the published one has GELU.
     "uhead": Kind(
-        {"head": "uncertainty", "objective_options": {"wrong_weight": 3.0}, "compile": False},
+        {"head": "uncertainty", "head_options": {"activation": "relu"}, "objective_options": {"wrong_weight": 3.0},
+         "compile": False},
         adapter=False, lr=5e-4, scored={"token_budget": 8192, "compile": False},
     ),
     "probe": Kind({"head": "frozen-linear"}, adapter=False),

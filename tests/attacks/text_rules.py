@@ -66,6 +66,7 @@ def rules() -> dict[str, Rule]:
         "r_prm.read_answer": r_prm.read_answer,
         "pairwise.read_assistant": pairwise.read_assistant,
         "pairwise.read_letter": pairwise.read_letter,
+        "pairwise.read_answer_tag": pairwise.read_answer_tag,
         "verdicts.well_formed": verdicts.well_formed,
         "views.mathematics": views.mathematics,
         "views.words": views.words,

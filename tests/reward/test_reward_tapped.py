@@ -184,6 +184,19 @@ def test_uhead_s_worked_numbers() -> None:
             assert sum(p.numel() for p in head.parameters()) == size
 
 
+def test_the_encoder_is_the_published_one() -> None:
+    """IINemo/llm-uncertainty-head makes it as here below; it had ReLU where theirs has GELU."""
+    head = Uncertainty(8, 1, seed=3).eval()
+    made: Any = torch.nn.TransformerEncoderLayer
+    published = made(d_model=512, nhead=16, dropout=0.1, activation="gelu", batch_first=True).eval()
+    encoder: Any = head.encoder
+    published.load_state_dict(encoder.layers[0].state_dict())
+    x = torch.randn(1, 5, 512, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(encoder(x), published(x))
+    with pytest.raises(ValueError, match="activation is gelu or relu, not 'tanh'"):
+        prm("uncertainty", activation="tanh")
+
+
 def test_later_steps_change_a_value_only_without_causal_masking() -> None:
     short, long = trace("ok", "no", id="s"), trace("ok", "no", "ok", id="l")
     for causal in (True, False):

@@ -117,6 +117,19 @@ def test_card_check_3_locked_modes_are_the_two_ends() -> None:
     assert follow(PATS(locked=True), CARD, depth=5)[0] == [8] * 6
 
 
+def test_one_candidate_and_four_penalties_are_stepwiser_s_chunk_reset() -> None:
+    """A chunk that the judge calls bad is written anew from the same point, five times in all; the fifth is taken."""
+    reset = PATS(widths=(1,), v_good=0.5, v_low=0.5, v_bad=0.5, penalty_times=4, iterations=200)
+    scores = (0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+    drawn, result = follow(reset, scores, depth=4)
+    assert drawn == [1] * 10, "one chunk at a time: a third try, a first one, a fifth one, a first one"
+    assert result.chosen is not None
+    assert [step.text.partition(".")[0] for step in result.chosen.steps] == [
+        "Step 0, version 2", "Step 1, version 0", "Step 2, version 4", "Step 3, version 0",
+    ]  # fmt: skip
+    assert sum("refused" in d.why for d in result.decisions) == 6, "rejected, and paid for"
+
+
 def test_without_a_penalty_bad_steps_are_taken_and_with_a_large_one_hardly_ever() -> None:
     assert follow(PATS(penalty_times=0), [0.1], depth=4)[0] == [8] * 4
     widths, result = follow(PATS(penalty_times=100), [0.1], depth=4)

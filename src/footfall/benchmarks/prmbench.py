@@ -154,7 +154,8 @@ PUBLISHED = {
     "GPT-4o (critic)": (66.8, 57.0, 62.4, 59.7, 72.0, 69.7, 70.7, 71.1, 70.9, 62.5, 65.7, 99.2, 75.8),
     "o1-mini (critic, 394 cases)": (68.8, 65.6, 63.7, 64.6, 74.5, 67.7, 73.8, 72.3, 72.1, 61.8, 64.8, 100.0, 75.5),
 }
-"""PRMScore in percent, as published."""
+"""PRMScore in percent, as published. The authors judged both Skyworks by changes: a step is called correct if its value lies
+less than 0.05 below that of the step before (the first one, of 0), where all others are held against a threshold."""
 
 
 @register("benchmark", "prmbench")

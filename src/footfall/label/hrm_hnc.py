@@ -160,21 +160,22 @@ def _add_children(tree: Tree, node: int, completions: Sequence[Completion]) -> l
 def compress(tree: Tree, generator: np.random.Generator, share: float = 0.5, min_children: int = 4) -> Tree:
     """HNC: a copy of the tree in which some children are merged with their parents and hang one level higher.
 
-    From the top down, of each node with at least `min_children` children that was not itself moved, one child moves with
-    probability `share`. Then all scores are computed anew.
+    From the top down, of each node with at least `min_children` children that was not itself moved, at most one child moves:
+    each is drawn in turn with probability `share` until one is, as in the authors' code, so that one of five does in 31 cases
+    of 32. Then all scores are computed anew.
     """
     new = Tree(tree.problem, list(tree.nodes), tree.separator, tree.value, tree.tokenizer)
     moved: set[int] = set()
     for parent in sorted(range(len(new.nodes)), key=lambda i: len(new.path(i))):
-        children = new.children(parent)
-        if parent in moved or len(children) < min_children or generator.random() >= share:
+        children, above = new.children(parent), new.nodes[parent]
+        if parent in moved or len(children) < min_children:
             continue
-        child = children[int(generator.integers(len(children)))]
-        above = new.nodes[parent]
-        if not can_merge(above.step, new.nodes[child].step):
-            continue
-        new.update(child, parent=above.parent, step=merge_steps(above.step, new.nodes[child].step, tree.separator))
-        moved.add(child)
+        able = (child for child in children if can_merge(above.step, new.nodes[child].step))
+        child = next((child for child in able if generator.random() < share), None)
+        if child is not None:
+            merged = merge_steps(above.step, new.nodes[child].step, tree.separator)
+            new.update(child, parent=above.parent, step=merged)
+            moved.add(child)
     score_nodes(new)
     return new
 

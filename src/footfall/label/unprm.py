@@ -75,7 +75,8 @@ def weighted_value(weights: Sequence[float], correct: Sequence[bool]) -> float:
 def rollout_budget(correct: Sequence[bool], enough: int = 10, multiple: int = 8, least: int = 16) -> int | None:
     """m: how many rollouts brought `enough` right ones, rounded up to a multiple, at least 16; `None`: too hard to use.
 
-    A problem with no more than `enough` right rollouts is skipped.
+    A problem with no more than `enough` right rollouts is skipped. The authors' code counts from 0: where 17 are needed it
+    has 16, here it is 24.
     """
     if sum(correct) <= enough:
         return None

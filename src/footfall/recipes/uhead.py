@@ -6,8 +6,9 @@ writes, and says how likely each step is wrong:
     u_j = σ(classifier(mean over the step's tokens of encoder(features + marks of the step)));   a step is worth 1 − u_j
 
 What differs: labels are the world's truth, for the head and for the PRMs beside it, instead of a large model's verdicts. The
-policy has 1.1M parameters, the head is of size 64 (window 3, top 4, weight 3 on wrong steps); PRMs train all weights, or a
-linear layer on the same frozen policy, in 2 passes. The head begins at random and has 40.
+policy has 1.1M parameters, the head is of size 64 (window 3, top 4, weight 3 on wrong steps) with ReLU in the place of GELU in
+its encoder, and reads of a token what its own pass shows, not the one before that drew it. PRMs train all weights, or a linear
+layer on the same frozen policy, in 2 passes. The head begins at random and has 40.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from footfall.lab.shared import prms
 from footfall.lab.shared.cases import best_of_n, first_error_f1
 from footfall.metrics.steps import average_precision
 from footfall.train.config import TrainConfig
-from footfall.types import Judged, Judgement, Trajectory
+from footfall.types import Json, Judged, Judgement, Trajectory
 from footfall.worlds import TruthJudge
 
 RECIPE = Recipe(
@@ -50,7 +51,7 @@ RECIPE = Recipe(
         ),
     ),
 )  # fmt: skip
-HEAD = {"size": 64, "heads": 4, "window": 3, "top": 4}
+HEAD: dict[str, Json] = {"size": 64, "heads": 4, "window": 3, "top": 4, "activation": "relu"}
 
 
 def measure(trial: Trial) -> Outcome:

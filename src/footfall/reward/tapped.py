@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from footfall.registry import Declared, StudyRow, register
 from footfall.reward.heads import MOST_NUMBERS, Head, Linear, linear_head
 
 Fusion = Literal["gate", "mean"]
+Activation = Literal["gelu", "relu"]
 Made = TypeVar("Made")
 
 
@@ -107,7 +108,9 @@ class Uncertainty(Head):
     """Reads, for every token that the policy wrote, how much each attention head looks at the last `window` tokens, and the
     `top` next-token probabilities. A step's tokens are marked, an encoder looks at all up to the step's end, and the mean over
     the step's tokens is classified. The published head says how likely the step is wrong; this one gives the logit that it is
-    good, which is that one with its sign turned.
+    good, which is that one with its sign turned. The encoder is the authors' (IINemo/llm-uncertainty-head), GELU inside and,
+    at its size of 512, as wide. What differs from their code: a token has what its own pass shows, the probabilities of the
+    token after it; theirs has what the pass showed that drew it, one place before.
     """
 
     eager = True
@@ -115,12 +118,13 @@ class Uncertainty(Head):
 
     def __init__(
         self, maps: int, outputs: int, seed: int = 0, size: int = 512, layers: int = 1, heads: int = 16, window: int = 5,
-        top: int = 4, dropout: float = 0.1, causal: bool = True,
+        top: int = 4, dropout: float = 0.1, causal: bool = True, activation: Activation = "gelu",
     ) -> None:  # fmt: skip
         """`maps` are all attention heads of all layers. `causal`: tokens after a step do not change its value."""
         super().__init__()
         self.chosen = {
             "size": size, "layers": layers, "heads": heads, "window": window, "top": top, "dropout": dropout, "causal": causal,
+            "activation": activation,
         }  # fmt: skip
         self.window, self.top, self.causal = window, top, causal
 
@@ -129,7 +133,7 @@ class Uncertainty(Head):
                 nn.Linear(maps * window + top, 2 * size), nn.LayerNorm(2 * size), nn.GELU(), nn.Dropout(dropout),
                 nn.Linear(2 * size, size), nn.LayerNorm(size), nn.GELU(),
             )  # fmt: skip
-            layer = nn.TransformerEncoderLayer(size, heads, 4 * size, dropout, batch_first=True)
+            layer = nn.TransformerEncoderLayer(size, heads, 4 * size, dropout, activation, batch_first=True)
             encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
             classifier = nn.Sequential(
                 nn.Linear(size, size), nn.LayerNorm(size), nn.GELU(), nn.Dropout(dropout), nn.Linear(size, outputs)
@@ -311,7 +315,7 @@ def frozen_linear(width: int, outputs: int, seed: int = 0) -> FrozenLinear:
             StudyRow(
                 fixed={
                     "objective_options": {"wrong_weight": 3.0},
-                    "head_options": {"size": 64, "heads": 4, "window": 3},
+                    "head_options": {"size": 64, "heads": 4, "window": 3, "activation": "relu"},
                     "lr": 1e-3,
                 }
             ),
@@ -320,9 +324,11 @@ def frozen_linear(width: int, outputs: int, seed: int = 0) -> FrozenLinear:
 )
 def uncertainty(
     width: int, outputs: int, seed: int = 0, decoder: Any = None, size: int = 512, layers: int = 1, heads: int = 16,
-    window: int = 5, top: int = 4, dropout: float = 0.1, causal: bool = True,
+    window: int = 5, top: int = 4, dropout: float = 0.1, causal: bool = True, activation: Activation = "gelu",
 ) -> Uncertainty:  # fmt: skip
     """A small encoder over attentions and probabilities of a frozen decoder (UHead)."""
+    if activation not in get_args(Activation):
+        raise ValueError(f"the head uncertainty: activation is {' or '.join(get_args(Activation))}, not {activation!r}")
     if top and not getattr(decoder, "tie_word_embeddings", False):
         raise ValueError(
             "the head uncertainty reads next-token probabilities, and this decoder keeps its output matrix apart; "
@@ -335,4 +341,4 @@ def uncertainty(
             f"the head uncertainty of size {size} with {layers} layers, {heads} heads, window {window} and top {top}: each is "
             f"1 or more, top 0 or more, heads divide size, and the weights are at most {MOST_NUMBERS:,} numbers"
         )
-    return Uncertainty(maps, outputs, seed, size, layers, heads, window, top, dropout, causal)
+    return Uncertainty(maps, outputs, seed, size, layers, heads, window, top, dropout, causal, activation)

@@ -4,8 +4,9 @@ A pair of objective i is compared under head i alone, z_i = W_i h, against a fro
 
     Δ = [log π_i(y⁺) - log π_i(y⁻)] - [log ref_i(y⁺) - log ref_i(y⁻)],    loss = mean over objectives of mean -log σ(β Δ)
 
-W_1 is the model's own output layer, the others are copies with a little noise. Since Σ_i w_i z_i = (Σ_i w_i W_i) h, heads that
-are mixed with weights are one ordinary model (`mixed`), which every engine and server can run.
+W_1 is the model's own output layer, the others are copies with a little noise (the authors' code has it on W_1 too). Since
+Σ_i w_i z_i = (Σ_i w_i W_i) h, heads that are mixed with weights are one ordinary model (`mixed`), which every engine and server
+can run.
 
 TRL's `DPOTrainer` keeps the data, the loop, accelerate and loggers; it needs the extra `rl`. Its options that make another loss
 (`loss_type` and the like) are refused, for the loss is this one; `beta` is heeded.

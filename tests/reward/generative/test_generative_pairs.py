@@ -8,7 +8,7 @@ from math import ceil, log2
 import pytest
 
 from footfall.registry import create
-from footfall.reward.generative.pairwise import match_reward, read_assistant, read_letter
+from footfall.reward.generative.pairwise import match_reward, read_answer_tag, read_assistant, read_letter
 from footfall.reward.generative.tournaments import (
     Match,
     both_orders,
@@ -56,11 +56,21 @@ class TestTournaments:
 class TestVerdicts:
     def test_rm_r1_s_parser_and_reward_of_the_card(self) -> None:
         text = "I like A more. <answer>[[A]]</answer>"
-        assert match_reward(read_letter, text, True) == 1 and match_reward(read_letter, text, False) == -1
+        assert read_letter(text) == 1
+        assert match_reward(read_answer_tag, text, True) == 1 and match_reward(read_answer_tag, text, False) == -1
         both = "<answer>[[A]]</answer> or <answer>[[B]]</answer>"
-        assert match_reward(read_letter, both, True) == match_reward(read_letter, both, False) == -1
+        assert match_reward(read_answer_tag, both, True) == match_reward(read_answer_tag, both, False) == -1
         early = "<answer>[[A]]</answer>" + " because I say so" * 10
-        assert "no verdicts in the last 80" in str(read_letter(early)) and match_reward(read_letter, early, True) == -1
+        assert "no verdicts in the last 80" in str(read_letter(early))
+        assert "no answer tags in the last 80" in str(read_answer_tag(early))
+        assert match_reward(read_answer_tag, early, True) == -1
+
+    def test_rm_r1_is_paid_by_its_answer_tag_and_read_by_its_letter_as_the_authors_code_has_it(self) -> None:
+        """Their reward looks for the tag, their evaluation for [[A]] or [[B]] and never both."""
+        reasons = "[[A]] is better than [[B]]. <answer>[[A]]</answer>"
+        assert match_reward(read_answer_tag, reasons, True) == 1 and "both verdicts" in str(read_letter(reasons))
+        bare = "so my choice is [[A]]"
+        assert match_reward(read_answer_tag, bare, True) == -1 and read_letter(bare) == 1
 
     def test_rrm_s_last_box_names_the_winner(self) -> None:
         assert read_assistant("\\boxed{Assistant 2} no, \\boxed{\\text{Assistant 1}}") == 1.0

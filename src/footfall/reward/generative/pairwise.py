@@ -85,10 +85,19 @@ def read_assistant(text: str) -> float | Unjudged:
 
 def read_letter(text: str) -> float | Unjudged:
     """1 for [[A]], 0 for [[B]], in the last 80 characters; both or none is no verdict."""
+    return _letter(text, "[[{}]]", "verdicts")
+
+
+def read_answer_tag(text: str) -> float | Unjudged:
+    """The same of `<answer>[[A]]</answer>`, which RM-R1 is paid by: a letter that stands in its reasons is none."""
+    return _letter(text, "<answer>[[{}]]</answer>", "answer tags")
+
+
+def _letter(text: str, mark: str, called: str) -> float | Unjudged:
     tail = text.strip()[-_TAIL:]
-    found = {letter for letter in "AB" if f"[[{letter}]]" in tail}
+    found = {letter for letter in "AB" if mark.format(letter) in tail}
     if len(found) != 1:
-        return unreadable(f"unparsable: {'both' if found else 'no'} verdicts in the last {_TAIL} characters")
+        return unreadable(f"unparsable: {'both' if found else 'no'} {called} in the last {_TAIL} characters")
     return float(found == {"A"})
 
 
