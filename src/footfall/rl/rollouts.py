@@ -190,7 +190,8 @@ class RolloutTrainer(Finite, Silent, GRPOTrainer):
         """One completion for each problem; one that occurs again gets its next sample. Nothing depends on earlier calls."""
         if isinstance(self._writer, str):
             return self.write_own(problems, params)
-        return by_policy(self._writer, runs_of(problems, self.separator), params, self.processing_class)
+        runs = runs_of(problems, self.separator)
+        return by_policy(self._writer, runs, params, self.processing_class, self.template)
 
     def write_own(self, problems: Sequence[Problem], params: SamplingParams) -> list[Written]:
         """The same by the policy that is trained, whoever writes its rollouts."""
@@ -202,7 +203,11 @@ class RolloutTrainer(Finite, Silent, GRPOTrainer):
             written = self.write(self._asked, self.sampling)
         self._failed = {i: each.failure for i, each in enumerate(written) if each.failure is not None}
         ids = self._tokenize_prompts(prompts)[0]
-        return {"prompt_ids": ids, "completion_ids": [each.ids for each in written], "logprobs": None}
+        found = {"prompt_ids": ids, "completion_ids": [each.ids for each in written], "logprobs": None}
+        if isinstance(self._writer, str):
+            return found
+        own = [[True] * len(each.ids) if each.own is None else each.own for each in written]
+        return {**found, "env_mask": [[int(mine) for mine in row] for row in own]}
 
     def _tokenize_prompts(self, prompts: Sequence[Any]) -> tuple[list[list[int]], None, dict[str, Any]]:
         """By Footfall's renderer, so that all writers and judges see one prompt."""
@@ -232,7 +237,9 @@ class RolloutTrainer(Finite, Silent, GRPOTrainer):
         """All completions as rollouts, not credited yet; `first` is the place of the first in the batch of all processes."""
         step = self.state.global_step
         traces = [
-            self.trace(problem, ids, None if own is None else own[i], f"{problem.id}/step-{step}/{first + i}")
+            self.trace(
+                problem, ids, None if own is None or all(own[i]) else own[i], f"{problem.id}/step-{step}/{first + i}"
+            )
             for i, (problem, ids) in enumerate(zip(problems, completions, strict=True))
         ]
         with self._naming_update():  # a judgement that is not finite names its trace
