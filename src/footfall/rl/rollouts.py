@@ -35,7 +35,7 @@ from footfall.rl.beside import SOLVED, Beside
 from footfall.rl.confidence import Forcing, forced_shares
 from footfall.rl.parts import EngineInParts, Parts
 from footfall.rl.rewards import Reward
-from footfall.rl.trl_settings import heeded, reference_of, refuse_parted_groups
+from footfall.rl.trl_settings import heeded, reference_of, refuse_sizes
 from footfall.rl.whole_weights import WholeWeights
 from footfall.rl.writing import Writer, Written, by_engine, by_policy, runs_of
 from footfall.train.finite import Finite
@@ -129,7 +129,7 @@ class RolloutTrainer(Finite, Silent, GRPOTrainer):
             )  # fmt: skip
         # TRL hides completions that were cut from attention too, so that log-probabilities of their tokens are of another text.
         self._masks_cut, self.mask_truncated_completions = args.mask_truncated_completions, False
-        refuse_parted_groups(args)
+        refuse_sizes(args, len(self.problems))
         backend = self._dist
         if backend.fsdp_version == 1:
             raise ValueError("FSDP is supported in its second version: say fsdp_version: 2 (FSDP_VERSION=2)")
