@@ -33,7 +33,7 @@ from footfall.rl import loop
 from footfall.rl.rewards import Reward
 from footfall.rl.settings import RlSettings
 from footfall.rl.trainer import CreditTrainer
-from footfall.types import Step, Trajectory
+from footfall.types import Problem, Step, Trajectory
 from footfall.worlds import ArithmeticWorld
 from tests.rl.runs import events, words
 from tests.rl.test_rl_trainer import batch_of, graded, small, trainer
@@ -157,6 +157,17 @@ def test_what_a_tool_answered_is_read_and_never_trained_on(tmp_path: Path, agent
     before, after = (each[0].detach() for each in seen)
     torch.testing.assert_close(after[:at], before[:at])
     assert not torch.allclose(after[at + 1 :], before[at + 1 :])
+
+
+def test_a_prompt_longer_than_the_context_is_named_before_the_run_comes_upon_it(tmp_path: Path) -> None:
+    """The engine said it in the middle of a run, of no problem, and that `max_tokens` should be lowered."""
+    fits, long = Problem("fits", "0 + " * 100, "1"), Problem("long", "0 + " * 200, "2")
+    few = [*ArithmeticWorld().problems(2), fits, long, replace(long, id="longer")]
+    reward = Reward(create("credit", "grpo"))
+    with pytest.raises(ValueError, match=r"'long': its prompt has 602 tokens and 12 may follow, .* 512 .* 2 of 5"):
+        trainer(tmp_path, reward, problems=few)
+    assert trainer(tmp_path, reward, problems=few[:3]).problems == few[:3]
+    assert trainer(tmp_path, reward, problems=few, writer="trl").problems == few, "who may know better"
 
 
 def test_ids_of_another_vocabulary_are_not_taken_for_those_of_the_trained_model(tmp_path: Path) -> None:

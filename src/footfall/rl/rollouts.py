@@ -37,7 +37,7 @@ from footfall.rl.parts import EngineInParts, Parts
 from footfall.rl.rewards import Reward
 from footfall.rl.trl_settings import heeded, reference_of, refuse_sizes
 from footfall.rl.whole_weights import WholeWeights
-from footfall.rl.writing import Writer, Written, by_engine, by_policy, runs_of
+from footfall.rl.writing import Writer, Written, by_engine, by_policy, refuse_too_long, runs_of
 from footfall.train.finite import Finite
 from footfall.train.writers import Silent
 from footfall.types import Problem, Reason, Trajectory, Unjudged, content_key
@@ -111,6 +111,8 @@ class RolloutTrainer(Finite, Silent, GRPOTrainer):
         self._failed: dict[int, str] = {}
         self._policy: TorchPolicy | None = None
         self._writer, self._parts = writer, parts if writer == "engine" else None
+        if writer == "engine":
+            refuse_too_long(self.problems, model, tokenizer, self.template, int(args.max_completion_length or 0))
         self._forcing = forcing
         # Before TRL changes how the model is called.
         self.beside = Beside(

@@ -43,6 +43,27 @@ def runs_of(problems: Sequence[Problem], separator: str) -> list[Run]:
     return found
 
 
+def refuse_too_long(problems: Sequence[Problem], model: Any, tokenizer: Any, template: Template, most: int) -> None:
+    """Refuse problems behind whose prompt the engine has no room for `most` tokens, before a run comes upon one of them."""
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if limit is None:
+        return
+    around = len(prompt_ids(tokenizer, Problem("", "?"), template))
+    found = {}
+    for problem in problems:
+        # A token is hardly ever less than a byte, so most prompts need not be tokenised.
+        turns = 1 if isinstance(problem.prompt, str) else len(problem.prompt)
+        if len(problem.text.encode()) + (1 + turns) * around + most > limit:
+            length = len(prompt_ids(tokenizer, problem, template))
+            if length + most > limit:
+                found[problem.id] = length
+    for name, length in found.items():
+        raise ValueError(
+            f"problem {name!r}: its prompt has {length} tokens and {most} may follow, where the model takes {limit} (so with "
+            f"{len(found)} of {len(problems)} problems): leave such problems out, or lower the tokens of a completion"
+        )
+
+
 def by_engine(policy: TorchPolicy, runs: Sequence[Run], params: SamplingParams, template: Template) -> list[Written]:
     """What the engine of a policy writes, whatever it has kept of earlier batches."""
     policy.forget()
