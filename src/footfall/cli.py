@@ -34,9 +34,12 @@ _SETTINGS = ("--set", "--option", "--map")
 _NAMING_PARTS = (
     "--judge",
     "--judge-role",
+    "--held-out-judge",
     "--policy",
     "--helper",
     "--prover",
+    "--judge-policy",
+    "--writer",
     "--method",
     "--objective",
     "--credit",

@@ -140,6 +140,22 @@ def test_a_searcher_a_policy_and_a_judge_in_a_role(mine: Path, capsys: pytest.Ca
     assert birm["judges"] == {"short": "length(12)"}
 
 
+def test_who_writes_rollouts_who_is_asked_about_them_and_who_watches(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`footfall rl` said of each that the command line must name it, which it did."""
+    pytest.importorskip("trl", reason="could not import 'trl'")
+    sizes = ("--updates", "1", "--prompts", "1", "--group", "2", "--measured", "2", "--max-tokens", "99")
+    judge = ("--judge", "monte-carlo,rollouts=2", "--judge-policy", "mine.py:Careful,recover=0.5")
+    others = ("--held-out-judge", "mine.py:Length,most=8", "--writer", "mine.py:Careful")
+    words = ["rl", "--problems", "world:arithmetic:4", "--credit", "capo", *judge, *others, *sizes, "--device", "cpu"]
+    assert cli.main([*words, "--out", "run", "--json"]) == 0, capsys.readouterr().err
+    assert json.loads(capsys.readouterr().out)["rollouts"] == 2
+    told = [json.loads(line) for line in Path("run/log.jsonl").read_text(encoding="utf-8").splitlines()]
+    figures = [line["figures"] for line in told if line["event"] == "checkpoint"]
+    assert figures and all(each["held_out"] is not None for each in figures)
+
+
 def test_a_labeller_and_an_objective_whose_model_is_read_without_the_file(
     mine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

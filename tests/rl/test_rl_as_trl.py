@@ -166,11 +166,30 @@ def test_the_reference_of_a_kl_is_the_policy_as_it_was_also_where_its_name_says_
         ({"chat_template_kwargs": {"enable_thinking": False}}, "prompts are Footfall's"),
         ({"min_p": 0.1}, "min_p=0.1 would not be heeded: this writer has temperature, top_p and top_k alone"),
         ({"repetition_penalty": 1.1, "writer": create("policy", "scripted-arithmetic")}, "this writer has temperature"),
+        ({"use_transformers_continuous_batching": True}, "this writer has temperature"),
+        ({"vllm_importance_sampling_mode": "token_truncate"}, "no vLLM writes here: .* use_vllm=True"),
+        ({"model_init_kwargs": {"dtype": "float32"}}, "the model is loaded already: say it to load_model"),
+        ({"max_tool_calling_iterations": 2}, "who calls tools is the writer: say it to a policy of your own"),
+        ({"remove_unused_columns": True}, "rows name the problems"),
     ],
 )  # fmt: skip
 def test_what_only_trl_would_heed_is_refused(tmp_path: Path, more: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         trainer(tmp_path, Reward(create("credit", "grpo")), **more)
+
+
+@pytest.mark.parametrize("more", [{"temperature": 0.0}, {"max_completion_length": None}])
+def test_completions_that_nobody_can_learn_from_or_end_are_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+    """They ended in a ZeroDivisionError of TRL's and a TypeError."""
+    with pytest.raises(ValueError, match=r"drawn at a temperature above 0, .* and cut at a number of tokens"):
+        trainer(tmp_path, Reward(create("credit", "grpo")), **more)
+
+
+def test_fewer_problems_than_a_batch_takes_are_refused(tmp_path: Path) -> None:
+    """TRL drops the batch that it cannot fill: `train` came back at once, without an update or a word."""
+    with pytest.raises(ValueError, match="4 problems, and a batch of 20 completions takes 5, 4 of each: give more"):
+        trainer(tmp_path, Reward(create("credit", "grpo")), per_device_train_batch_size=20)
+    assert trainer(tmp_path, Reward(create("credit", "grpo")), per_device_train_batch_size=16).problems == PROBLEMS
 
 
 def test_trl_as_writer_has_all_of_its_own_sampling(tmp_path: Path) -> None:

@@ -99,6 +99,26 @@ def test_groups_that_a_filter_drops_are_left_out() -> None:
     assert out == {0: FILTERED, 1: FILTERED} and found[2:].all() and not found[:2].any()
 
 
+@pytest.mark.parametrize(
+    ("credit", "keep"),
+    [(create("credit", "grpo", scale="batch"), None), (create("credit", "grpo"), create("filter", "vspo")),
+     (create("credit", "grpo"), create("filter", "prof", remove=2)), (create("credit", "pure"), None),
+     (create("credit", "reinforce++"), None)],
+    ids=["std of the batch", "vspo", "prof", "pure", "reinforce++"],
+)  # fmt: skip
+def test_rows_that_verl_fills_a_batch_up_with_are_in_no_statistic(credit: Any, keep: Any) -> None:
+    """Two of one token that nobody wrote, under an id of their own (`verl.trainer.ppo.padding_utils`): they were a group of
+    wrong answers to every rule that looks at the whole batch, and were counted among those that were left out."""
+    rows, own, index, _ = tensors(drawn(7), ("outcome", "rewards"))
+    plain, out = advantages_of(rows, own, index, credit, keep)
+    blank = np.zeros((2, rows.shape[1]))
+    found, more = advantages_of(
+        np.concatenate([rows, blank]), np.concatenate([own, blank]), [*index, "pad-1", "pad-1"], credit, keep
+    )
+    np.testing.assert_array_equal(found[:-2], plain)
+    assert not found[-2:].any() and more == out
+
+
 def test_a_row_tells_steps_outcome_and_start_and_sums_to_the_step_rewards() -> None:
     rolled = Rollout(np.array([3, 1, 2]), 0.0, np.array([0.0, -0.25, 1.0]), 0.5)
     row = row_of(rolled, ("rewards", "start"))

@@ -1,4 +1,5 @@
-"""Who else writes rollouts: an OpenAI server, some of whose calls fail, and TRL's vLLM, as far as can be told without it.
+"""Who else writes rollouts: an OpenAI server, some of whose calls fail, an agent with a tool, another model, and TRL's vLLM, as
+far as can be told without it.
 
 `test_rl_vllm.py` has it write.
 """
@@ -6,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,22 +18,25 @@ import pytest
 
 pytest.importorskip("trl", reason="could not import 'trl'")
 
+import torch
 from trl.generation import vllm_generation
 from trl.trainer.grpo_config import GRPOConfig
 
 from footfall import cli
 from footfall.commands import _rl_setting
+from footfall.hashing import vocabulary_fingerprint
 from footfall.loading import load_tokenizer
 from footfall.policy.embedded import EMBEDDED
-from footfall.policy.protocol import SamplingParams
+from footfall.policy.protocol import Completion, Finish, SamplingParams
 from footfall.registry import create
 from footfall.rl import loop
 from footfall.rl.rewards import Reward
 from footfall.rl.settings import RlSettings
 from footfall.rl.trainer import CreditTrainer
+from footfall.types import Problem, Step, Trajectory
 from footfall.worlds import ArithmeticWorld
 from tests.rl.runs import events, words
-from tests.rl.test_rl_trainer import small
+from tests.rl.test_rl_trainer import batch_of, graded, small, trainer
 
 
 class Solver(BaseHTTPRequestHandler):
@@ -81,6 +85,108 @@ def test_a_server_writes_and_a_call_that_fails_costs_its_rollout(
     assert {each["max_tokens"] for each in Solver.asked} == {64}
     assert len(Solver.asked) == 2 * 8, "held-out samples are of the policy that is trained"
     assert all(each["figures"]["tokens"] > 40 for each in events(tmp_path / "run", "checkpoint"))
+
+
+TOKENIZER: Any = load_tokenizer(str(EMBEDDED))
+
+
+def ids_of(text: str) -> tuple[int, ...]:
+    return tuple(TOKENIZER.encode(text, add_special_tokens=False))
+
+
+class Agent:
+    """A policy that writes these steps, whatever it is asked."""
+
+    name = "agent"
+
+    def __init__(self, *steps: Step, tokenizer: str | None = None, finish: Finish = "end") -> None:
+        self.made = Completion(steps, finish, tokenizer=tokenizer)
+
+    def sample(
+        self, prefixes: Sequence[Trajectory], n: int = 1, params: SamplingParams = SamplingParams(), first: int = 0
+    ) -> list[list[Completion]]:
+        return [[replace(self.made, index=first + i) for i in range(n)] for _ in prefixes]
+
+
+CALL, HEARD, ENDED = "call(3 + 4)\n", "777\n", "The answer is 7."
+VOCABULARY = vocabulary_fingerprint(TOKENIZER)
+WITH_A_TOOL = {
+    "in ids of its own": Agent(
+        Step("call(3 + 4)", observation="777", token_ids=ids_of(CALL), observation_ids=ids_of(HEARD)),
+        Step(ENDED, token_ids=ids_of(ENDED)), tokenizer=VOCABULARY,
+    ),
+    "in text": Agent(Step("call(3 + 4)", observation="777"), Step(ENDED)),
+    "in another vocabulary": Agent(
+        Step("call(3 + 4)", observation="777", token_ids=(400, 401), observation_ids=(402,)),
+        Step(ENDED, token_ids=(403, 404, 405)), tokenizer="another",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("agent", WITH_A_TOOL.values(), ids=WITH_A_TOOL)
+def test_what_a_tool_answered_is_read_and_never_trained_on(tmp_path: Path, agent: Agent) -> None:
+    """It was left out of the sequence, or was trained on where the writer gave text."""
+    made = graded(trainer(tmp_path, Reward(create("credit", "grpo")), writer=agent))
+    batch = batch_of(made)
+    first = made.batch[0]
+    assert TOKENIZER.decode(first.ids) == CALL + HEARD + ENDED + "</s>"
+    assert [(step.text, step.observation) for step in first.trajectory.steps] == [("call(3 + 4)", "777"), (ENDED, None)]
+    own = first.rollout.mask
+    heard = TOKENIZER.decode([token for token, mine in zip(first.ids, own, strict=True) if not mine])
+    assert heard.strip() == "777" and all(own[-len(ids_of(ENDED)) - 1 :])
+
+    made.current_gradient_accumulation_steps = 1
+    seen: list[torch.Tensor] = []
+    logps = made._get_per_token_logps_and_entropies
+
+    def watched(*given: Any, **named: Any) -> Any:
+        values, *rest = logps(*given, **named)
+        values.retain_grad()
+        seen.append(values)
+        return values, *rest
+
+    made._get_per_token_logps_and_entropies = watched
+    made.compute_loss(made.model, batch).backward()
+    assert seen[0].grad is not None
+    assert (seen[0].grad[0] != 0).tolist() == own.tolist(), "every token of the policy is a target, and no other"
+
+    # The answer of a tool is what later tokens are conditioned on.
+    at = int((~own).nonzero()[0][0])
+    batch["completion_ids"][0, at] = 90
+    made.compute_loss(made.model, batch)
+    before, after = (each[0].detach() for each in seen)
+    torch.testing.assert_close(after[:at], before[:at])
+    assert not torch.allclose(after[at + 1 :], before[at + 1 :])
+
+
+def test_a_prompt_longer_than_the_context_is_named_before_the_run_comes_upon_it(tmp_path: Path) -> None:
+    """The engine said it in the middle of a run, of no problem, and that `max_tokens` should be lowered."""
+    fits, long = Problem("fits", "0 + " * 100, "1"), Problem("long", "0 + " * 200, "2")
+    few = [*ArithmeticWorld().problems(2), fits, long, replace(long, id="longer")]
+    reward = Reward(create("credit", "grpo"))
+    with pytest.raises(ValueError, match=r"'long': its prompt has 602 tokens and 12 may follow, .* 512 .* 2 of 5"):
+        trainer(tmp_path, reward, problems=few)
+    assert trainer(tmp_path, reward, problems=few[:3]).problems == few[:3]
+    assert trainer(tmp_path, reward, problems=few, writer="trl").problems == few, "who may know better"
+
+
+def test_ids_of_another_vocabulary_are_not_taken_for_those_of_the_trained_model(tmp_path: Path) -> None:
+    for tokenizer, wanted in (("another", ids_of(ENDED)), (VOCABULARY, (400, 401, 402)), (None, (400, 401, 402))):
+        agent = Agent(Step(ENDED, token_ids=(400, 401, 402)), tokenizer=tokenizer)
+        made = trainer(tmp_path, Reward(create("credit", "grpo")), writer=agent)
+        batch_of(made)
+        assert {each.ids for each in made.batch} == {(*wanted, 2)}
+
+
+def test_a_turn_that_the_writer_ended_itself_is_ended_once(tmp_path: Path) -> None:
+    cases: list[tuple[Finish, tuple[int, ...], tuple[int, ...]]] = [
+        ("end", (90, 2), (90, 2)), ("end", (90,), (90, 2)), ("length", (90,), (90,)),
+    ]  # fmt: skip
+    for finish, ids, wanted in cases:
+        agent = Agent(Step("x", token_ids=ids), tokenizer=VOCABULARY, finish=finish)
+        made = trainer(tmp_path, Reward(create("credit", "grpo")), writer=agent)
+        batch_of(made)
+        assert {each.ids for each in made.batch} == {wanted}
 
 
 def test_vllm_is_trls_own_and_is_told_how_to_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,7 +270,10 @@ class Engine:
         """Slots for sequences of `length`, as many rows as memory allows; remade only when a longer one comes."""
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         if limit is not None and length > limit:
-            raise ValueError(f"a sequence may need {length} tokens but the model takes {limit}; lower max_tokens")
+            raise ValueError(
+                f"a sequence may need {length} tokens but the model takes {limit}; lower max_tokens, or leave out prompts that "
+                "are so long"
+            )
         capacity = self._capacity(length)
         if self._slots is None or self._slots.capacity < capacity:
             # The prefixes of a search grow step by step: with twice the room a decoder is not made (and its graphs are not

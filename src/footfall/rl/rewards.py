@@ -217,7 +217,7 @@ def advantages_of(
     rows: npt.ArrayLike, own: npt.ArrayLike, index: Sequence[Hashable], credit: Credit, keep: Filter | None = None
 ) -> tuple[Floats, dict[int, Unjudged]]:
     """(B, T) advantages of (B, T) rows, and which rows are not trained on: what they lack, or `FILTERED`. Completions with the
-    same `index` are a group.
+    same `index` are a group; one in which the policy wrote nothing is padding, and in no statistic.
 
     What is left out has advantages of 0. A group that the filter chose twice has its advantages twice.
     """
@@ -227,9 +227,11 @@ def advantages_of(
     rolled = [rollout_of(row, mask) for row, mask in zip(given, np.asarray(own, bool), strict=True)]
     if "rewards" in credit.needs and all(each.rewards is None and each.failure is None for each in rolled):
         raise ValueError("the credit reads rewards of steps and no row has any: let rows be made by `row_of`")
-    members: dict[Hashable, list[int]] = {}
+    written: dict[Hashable, list[int]] = {}
     for i, name in enumerate(index):
-        members.setdefault(name, []).append(i)
+        written.setdefault(name, []).append(i)
+    # verl fills a batch up with completions of no prompt, in which nobody wrote a token.
+    members = {name: group for name, group in written.items() if np.asarray(own, bool)[group].any()}
     groups = [Group(tuple(rolled[i] for i in group), str(name)) for name, group in members.items()]
     found = [np.zeros(each.tokens) for each in rolled]
     left: dict[int, Unjudged] = {}

@@ -35,9 +35,9 @@ from footfall.rl.beside import SOLVED, Beside
 from footfall.rl.confidence import Forcing, forced_shares
 from footfall.rl.parts import EngineInParts, Parts
 from footfall.rl.rewards import Reward
-from footfall.rl.trl_settings import heeded, reference_of, refuse_parted_groups
+from footfall.rl.trl_settings import heeded, reference_of, refuse_sizes
 from footfall.rl.whole_weights import WholeWeights
-from footfall.rl.writing import Writer, Written, by_engine, by_policy, runs_of
+from footfall.rl.writing import Writer, Written, by_engine, by_policy, refuse_too_long, runs_of
 from footfall.train.finite import Finite
 from footfall.train.writers import Silent
 from footfall.types import Problem, Reason, Trajectory, Unjudged, content_key
@@ -111,6 +111,8 @@ class RolloutTrainer(Finite, Silent, GRPOTrainer):
         self._failed: dict[int, str] = {}
         self._policy: TorchPolicy | None = None
         self._writer, self._parts = writer, parts if writer == "engine" else None
+        if writer == "engine":
+            refuse_too_long(self.problems, model, tokenizer, self.template, int(args.max_completion_length or 0))
         self._forcing = forcing
         # Before TRL changes how the model is called.
         self.beside = Beside(
@@ -129,7 +131,7 @@ class RolloutTrainer(Finite, Silent, GRPOTrainer):
             )  # fmt: skip
         # TRL hides completions that were cut from attention too, so that log-probabilities of their tokens are of another text.
         self._masks_cut, self.mask_truncated_completions = args.mask_truncated_completions, False
-        refuse_parted_groups(args)
+        refuse_sizes(args, len(self.problems))
         backend = self._dist
         if backend.fsdp_version == 1:
             raise ValueError("FSDP is supported in its second version: say fsdp_version: 2 (FSDP_VERSION=2)")
@@ -190,7 +192,8 @@ class RolloutTrainer(Finite, Silent, GRPOTrainer):
         """One completion for each problem; one that occurs again gets its next sample. Nothing depends on earlier calls."""
         if isinstance(self._writer, str):
             return self.write_own(problems, params)
-        return by_policy(self._writer, runs_of(problems, self.separator), params, self.processing_class)
+        runs = runs_of(problems, self.separator)
+        return by_policy(self._writer, runs, params, self.processing_class, self.template)
 
     def write_own(self, problems: Sequence[Problem], params: SamplingParams) -> list[Written]:
         """The same by the policy that is trained, whoever writes its rollouts."""
@@ -202,7 +205,11 @@ class RolloutTrainer(Finite, Silent, GRPOTrainer):
             written = self.write(self._asked, self.sampling)
         self._failed = {i: each.failure for i, each in enumerate(written) if each.failure is not None}
         ids = self._tokenize_prompts(prompts)[0]
-        return {"prompt_ids": ids, "completion_ids": [each.ids for each in written], "logprobs": None}
+        found = {"prompt_ids": ids, "completion_ids": [each.ids for each in written], "logprobs": None}
+        if isinstance(self._writer, str):
+            return found
+        own = [[True] * len(each.ids) if each.own is None else each.own for each in written]
+        return {**found, "env_mask": [[int(mine) for mine in row] for row in own]}
 
     def _tokenize_prompts(self, prompts: Sequence[Any]) -> tuple[list[list[int]], None, dict[str, Any]]:
         """By Footfall's renderer, so that all writers and judges see one prompt."""
@@ -232,7 +239,9 @@ class RolloutTrainer(Finite, Silent, GRPOTrainer):
         """All completions as rollouts, not credited yet; `first` is the place of the first in the batch of all processes."""
         step = self.state.global_step
         traces = [
-            self.trace(problem, ids, None if own is None else own[i], f"{problem.id}/step-{step}/{first + i}")
+            self.trace(
+                problem, ids, None if own is None or all(own[i]) else own[i], f"{problem.id}/step-{step}/{first + i}"
+            )
             for i, (problem, ids) in enumerate(zip(problems, completions, strict=True))
         ]
         with self._naming_update():  # a judgement that is not finite names its trace

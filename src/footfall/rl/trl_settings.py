@@ -18,8 +18,17 @@ from footfall.rl.writing import Writer
 
 _CREDITS_OWN = ("scale_rewards", "multi_objective_aggregation", "reward_weights")
 """What TRL would make of rewards."""
-_SAMPLERS_OWN = ("min_p", "repetition_penalty", "generation_kwargs", "cache_implementation")
+_SAMPLERS_OWN = ("min_p", "repetition_penalty", "generation_kwargs", "cache_implementation", "use_transformers_paged",
+                 "use_transformers_continuous_batching", "transformers_continuous_batching_config")  # fmt: skip
 """How TRL would draw, and no other writer does."""
+_ELSEWHERE = {
+    "chat_template_kwargs": "prompts are Footfall's: say template=Template(…)",
+    "model_init_kwargs": "the model is loaded already: say it to load_model, or to from_pretrained",
+    "trust_remote_code": "the model is loaded already, and Footfall runs no code that came with one",
+    "max_tool_calling_iterations": "who calls tools is the writer: say it to a policy of your own (writer=…)",
+    "remove_unused_columns": "rows name the problems that completions are graded by",
+}
+"""What is said to somebody else here."""
 
 
 def heeded(args: GRPOConfig, writer: Writer | None) -> Writer:
@@ -35,14 +44,21 @@ def heeded(args: GRPOConfig, writer: Writer | None) -> Writer:
 
 
 def _refuse_unheard(args: GRPOConfig, writer: Writer) -> None:
-    """Refuse settings of TRL that would change nothing here."""
+    """Refuse settings of TRL that would change nothing here, and those that nobody could write completions with."""
+    if args.max_completion_length is None or not args.temperature > 0:
+        raise ValueError(
+            f"max_completion_length={args.max_completion_length}, temperature={args.temperature}: completions are drawn at a "
+            "temperature above 0, for greedy ones of a problem are all the same, and cut at a number of tokens"
+        )
     plain = {each.name: each.default for each in fields(GRPOConfig)}
     said = [name for name, default in plain.items() if getattr(args, name) != default]
     for name in said:
         if name in _CREDITS_OWN:
             why = "advantages are the credit's: say it there, as in create('credit', 'grpo', scale='batch')"
-        elif name == "chat_template_kwargs":
-            why = "prompts are Footfall's: say template=Template(…)"
+        elif name in _ELSEWHERE:
+            why = _ELSEWHERE[name]
+        elif name.startswith("vllm_") and not args.use_vllm:
+            why = "no vLLM writes here: leave it out, or say use_vllm=True"
         elif name in _SAMPLERS_OWN and writer != "trl":
             why = "this writer has temperature, top_p and top_k alone: leave it out, or let TRL write (writer='trl')"
         else:
@@ -50,13 +66,19 @@ def _refuse_unheard(args: GRPOConfig, writer: Writer) -> None:
         raise ValueError(f"{name}={getattr(args, name)!r} would not be heeded: {why}")
 
 
-def refuse_parted_groups(args: GRPOConfig) -> None:
-    """Once TRL has filled `args` in: a group must be whole within one process."""
+def refuse_sizes(args: GRPOConfig, problems: int) -> None:
+    """Once TRL has filled `args` in: a group must be whole within one process, and a batch has a problem for each group."""
     local = args.per_device_train_batch_size * int(args.steps_per_generation or 1)
     if local % int(args.num_generations or 1):
         raise ValueError(
             f"a process writes {local} completions at once, which is no multiple of num_generations = "
             f"{args.num_generations}: a group must be whole within one process"
+        )
+    groups = int(args.generation_batch_size or 0) // int(args.num_generations or 1)
+    if problems < groups:  # TRL drops the batch that it cannot fill, and ends without an update
+        raise ValueError(
+            f"{problems} problems, and a batch of {args.generation_batch_size} completions takes {groups}, "
+            f"{args.num_generations} of each: give more problems, or lower per_device_train_batch_size"
         )
 
 
