@@ -172,7 +172,8 @@ def measured(benchmark: Benchmark, cases: Sequence[Case], own: Scored, seed: int
     groups = [case.group or f"case {k}" for k, case in enumerate(cases)]
     weights_RN = case_weights([case.split for case in cases], seed, RESAMPLES, groups)
     said = judged(cases, own.scores)
-    rows: Rows = benchmark.measure(cases, said, own.threshold, weights_RN)
+    found = benchmark.measure(cases, said, own.threshold, weights_RN)
+    rows: Rows = {row: dict(figures) for row, figures in found.items()}
     for split, inside in by_split(cases).items():
         steps = known_steps([cases[n].truth.values for n in inside], [said[n].values for n in inside])
         rows[split]["auc"] = case_auc(steps, weights_RN[:, inside])

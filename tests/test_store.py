@@ -135,6 +135,27 @@ def test_other_settings_in_the_same_folder_are_refused_by_name(tmp_path: Path) -
         pass  # a refused start does not keep the folder locked
 
 
+def test_a_run_that_ended_in_an_error_before_it_kept_anything_gives_way_to_other_settings(tmp_path: Path) -> None:
+    """An option that did not fit is mended and the same folder named again: there is nothing to protect."""
+
+    def stopped(config: dict[str, float]) -> None:
+        with (
+            pytest.raises(ValueError, match="does not fit"),
+            Run(tmp_path, "train", config, beside=("train.json",)) as run,
+        ):
+            (tmp_path / "train.json").touch()
+            if config["labels"]:
+                label(run, recording([]))
+            raise ValueError("does not fit")
+
+    stopped({"eval_share": 0.1, "labels": 0})
+    stopped({"eval_share": 0.25, "labels": 0})
+    assert json.loads((tmp_path / "config.json").read_text())["config"]["eval_share"] == 0.25
+    stopped({"eval_share": 0.5, "labels": 1})  # a finished chunk is worth something, also when an error came later
+    with pytest.raises(RunError, match=r"config\.eval_share: 0\.5 there, 0\.25 now"):
+        Run(tmp_path, "train", {"eval_share": 0.25, "labels": 1})
+
+
 def test_config_and_log_say_what_ran_with_which_versions(tmp_path: Path) -> None:
     with Run(tmp_path, "label", {**CONFIG, "out": Path("runs/x")}):
         pass

@@ -43,6 +43,33 @@ def test_without_a_terminal_a_line_comes_now_and_then(clock: Clock) -> None:
     assert stream.getvalue() == "label: 50/100, 5.0/s, 0:10 left\nlabel: 80/100, 5.0/s, 0:04 left\n"
 
 
+def test_what_is_usually_done_in_no_time_is_told_of_where_it_takes_long(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of many traces takes minutes to be read and to be written, before and after the bar of the judgements."""
+    assert list(terminal.telling("read", range(3))) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+    for _ in terminal.telling("written", range(4), 4):
+        clock.now += 6.0
+    assert capsys.readouterr().err == "written: 2/4\nwritten: 4/4\n"
+
+
+def test_scoring_says_how_far_reading_and_writing_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("two.jsonl").write_text('{"problem": "p", "steps": ["a"]}\n{"problem": "q", "steps": ["b"]}\n')
+    monkeypatch.setattr(terminal, "_LINE_EVERY_SECONDS", 0.0)
+    assert cli.main(["score", "two.jsonl", "--judge", "length", "--to", "scored.jsonl"]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert [line for line in told if line.startswith(("read", "written"))] == [
+        "read: 1",
+        "read: 2",
+        "written: 1/2",
+        "written: 2/2",
+    ]
+
+
 def test_a_note_stands_at_the_end_of_the_line(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress("train", 100, stream=stream) as shown:

@@ -127,6 +127,12 @@ def local_folder(source: str | Path, weights: bool = True) -> Path:
     folder = Path(source)
     if folder.is_dir():
         return folder
+    if is_gguf(folder) and folder.is_file():
+        made = f"[each.save_pretrained('FOLDER') for each in load_model({str(source)!r}, 'cpu')]"
+        raise ValueError(
+            f"{source} is a GGUF file, and a folder as hubs have it is needed here (config.json, safetensors); this makes one "
+            f'of it: python -c "from footfall.loading import load_model; {made}"'
+        )
     name, revision = hub_id(source)
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
         raise FileNotFoundError(f"{source}: there is no such folder, and it is no hub id (owner/name)")

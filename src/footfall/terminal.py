@@ -15,14 +15,15 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
+T = TypeVar("T")
 _LINE_EVERY_SECONDS = 10.0
 _REDRAW_EVERY_SECONDS = 0.2
 _listening: list[Progress] = []
@@ -118,6 +119,17 @@ class Progress:
         said = [f"{self.done}/{self.total}", f"{self.rate:.1f}/s", f"{_clock(left)} left", *self._notes]
         self.stream.write(f"{self.label}: {', '.join(said)}\n")
         self.stream.flush()
+
+
+def telling(label: str, items: Iterable[T], total: int | None = None) -> Iterator[T]:
+    """The items, and every ten seconds a line on stderr that says how many there were: for what is usually done in no time."""
+    last = time.monotonic()
+    for done, item in enumerate(items, 1):
+        yield item
+        if time.monotonic() - last >= _LINE_EVERY_SECONDS:
+            last = time.monotonic()
+            sys.stderr.write(f"{label}: {done:,}{'' if total is None else f'/{total:,}'}\n")
+            sys.stderr.flush()
 
 
 def _clock(seconds: float) -> str:

@@ -142,6 +142,10 @@ def test_list_of_one_kind_takes_the_plural_too(capsys: pytest.CaptureFixture[str
         ([*ESTIMATE, "--tokens-per-second", "nan"], "--tokens-per-second nan: a finite number"),
         ([*ESTIMATE, "--tokens-per-second", "0"], "it must be more than 0"),
         (["search", "--problems", "world:arithmetic:2", "--method", "majority", "--set", "m=2"], "takes no --set m=…"),
+        (
+            [*SEARCH, "beam-search", "--judge", "formal", "--set", "width=2"],
+            "takes no --set width=…; it takes: nothing; and the searcher 'beam-search' takes: n, expansions",
+        ),
         ([*SEARCH, "majority", "--temperature", "nan"], "--temperature nan: a finite number"),
         (
             [*SEARCH, "majority", "--helper", "a=http,url=http://x/v1,timeout=soon"],

@@ -78,6 +78,27 @@ def test_search_and_learn_and_the_harness_are_read_by_name() -> None:
     assert [row.trajectory.problem.answer for row in rows] == ["5", "5"]
 
 
+def test_the_log_of_a_request_to_a_server_is_a_pool_of_its_choices() -> None:
+    """As proxies log them: the request beside the answer, which has n choices."""
+    choices = [
+        {"index": k, "message": {"role": "assistant", "content": text}} for k, text in enumerate(["It is 5.", "6"])
+    ]
+    asked = {"model": "m", "messages": [{"role": "user", "content": "2 + 3?"}]}
+    logged = {"request": asked, "response": {"id": "c1", "choices": choices}}
+    with pytest.raises(FormatError, match=r"pass --map problem=request\.messages candidates=response\.choices"):
+        read(logged)
+    rows = read(logged, problem="request.messages", candidates="response.choices")
+    assert [row.trajectory.text.strip() for row in rows] == ["It is 5.", "6"]
+    assert {row.trajectory.problem.text for row in rows} == {"2 + 3?"}
+
+    batch = {"custom_id": "q1", "response": {"body": {"choices": choices}}, "error": None}
+    with pytest.raises(FormatError, match=r"pass --map problem=custom_id candidates=response\.body\.choices"):
+        read(batch)
+    choices[1] = {"index": 1, "message": {"role": "assistant", "content": None, "refusal": "no"}}
+    with pytest.raises(FormatError, match=r"response\.choices\[1\]\.message\.content.*expected a string, got null"):
+        read(logged, problem="request.messages", candidates="response.choices")
+
+
 def test_a_document_with_its_records_inside_says_where_they_are() -> None:
     with pytest.raises(FormatError, match='write what "samples" holds, one record a line'):
         read({"version": 2, "samples": [{"id": 1, "input": "?"}]})

@@ -188,6 +188,13 @@ class TestNames:
         assert len(names) == 5
 
 
+def test_a_system_message_for_a_model_without_a_chat_template_is_refused_before_anything_is_written() -> None:
+    with pytest.raises(
+        ValueError, match=r"has no chat template, so there is no place for a system message \(--system\)"
+    ):
+        create("policy", "torch", path=str(EMBEDDED), device="cpu", system="Reason step by step.")
+
+
 class TestEmbeddedModel:
     def test_it_loads_by_the_same_code_as_any_folder(self, tmp_path: Path) -> None:
         copy = tmp_path / "embedded"

@@ -114,3 +114,15 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path) -> None:
         # Its own reader takes no other decoder, and would refuse what was published.
         with pytest.raises(ValueError, match=f"a {name} is a qwen2 decoder, and .* a llama: begin from such a decoder"):
             train_prm(rows(), llama, replace(QUICK, as_family=name, objective=objective), tmp_path / name)
+    # What is made of a Llama with another vocabulary would be trained to its end, and then be refused by its own reader.
+    other = tmp_path / "other-vocabulary"
+    save_checkpoint(other, "llama", qwen_tokenizer())
+    unread = r"'<\|start_header_id\|>' is not one token of its vocabulary; .* as the decoder of RLHFlow/Llama3.1-8B-PRM"
+    with pytest.raises(ValueError, match=unread):
+        train_prm(rows(), other, replace(QUICK, as_family="rlhflow"), tmp_path / "other")
+    packed = tmp_path / "lm.gguf"
+    packed.touch()
+    with pytest.raises(
+        ValueError, match=r"lm\.gguf is a GGUF file, and a folder .* is needed here .*load_model\('.*lm\.gguf'"
+    ):
+        train_prm(rows(), packed, replace(QUICK, as_family="trl"), tmp_path / "packed")

@@ -43,6 +43,10 @@ _REQUESTS_A_SHARD = 128
 """Of a server: so many answers are at most lost when the process is killed. More would keep a server busier."""
 
 
+class TakesNo(ValueError):
+    """A setting that a part does not have."""
+
+
 def make_part(
     kind: str,
     name: str,
@@ -81,7 +85,7 @@ def check_names(kind: str, name: str, asked: Mapping[str, Any]) -> None:
             near = difflib.get_close_matches(option, takes, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it takes: {', '.join(takes) or 'nothing'}"
             by_address = isinstance(said := asked[option], PolicyOptions) and said.policy is None
-            raise ValueError(f"the {kind} {name!r} takes no {'--url' if by_address else _flag(option, kind)}; {hint}")
+            raise TakesNo(f"the {kind} {name!r} takes no {'--url' if by_address else _flag(option, kind)}; {hint}")
 
 
 def _spelled_out(asked: Mapping[str, Any], takes: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from footfall.commands._values import MANY
 from footfall.formats import FormatError, Solutions, iter_problems, iter_read, read, spooled
 from footfall.registry import create, load
 from footfall.scale import Remote, is_address
-from footfall.terminal import one_line
+from footfall.terminal import one_line, telling
 from footfall.types import Judged, Problem, Trajectory, content_key, image_name, problem_rest
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class Many(Generic[T]):
                 if limit is None or seen <= limit:
                     yield row
 
-        kept = spooled(taken(), kind)
+        kept = spooled(telling("read", taken()), kind)
         return cls(kept, _limited(len(kept), seen))
 
 

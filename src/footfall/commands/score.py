@@ -32,6 +32,7 @@ from footfall.judging import traits
 from footfall.reports.pages import Named, limited_in_words
 from footfall.search.votes import Aggregation, aggregate
 from footfall.store import Run, Task
+from footfall.terminal import telling
 from footfall.types import Cost, Judge, Judged, Judgement, Trajectory, content_key_of
 
 _THRESHOLD = 0.5
@@ -171,7 +172,8 @@ def _write(file: Path | None, judged: Sequence[Judged], given: str) -> None:
 
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write(file, (named(*row) for row in judged), "parquet" if file.suffix == ".parquet" else "jsonl")
+        rows = telling("written", (named(*row) for row in judged), len(judged))
+        write(file, rows, "parquet" if file.suffix == ".parquet" else "jsonl")
 
 
 def _row(way: Aggregation, threshold: float, said: Judgement) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from footfall.commands._options import (
     policy_in_words,
 )
 from footfall.commands._output import NOTHING, emit, facts, spent
-from footfall.commands._parts import Opener, check_drawing, make_part, placed, separator_of, settings
+from footfall.commands._parts import Opener, TakesNo, check_drawing, make_part, placed, separator_of, settings
 from footfall.commands._running import (
     REPORT,
     begin_edition,
@@ -329,7 +329,10 @@ def _judge(
             )
         return None, set()
     asked, used = _with_helper(own, helpers)
-    return make_judge(judge_name(config.judge), {**more, **asked}, offered), used
+    try:
+        return make_judge(judge_name(config.judge), {**more, **asked}, offered), used
+    except TakesNo as error:
+        raise ValueError(f"{error}; and the searcher {config.method!r} takes: {', '.join(takes)}") from error
 
 
 def _check_roles(method: Method, helpers: Iterable[str], judges: Iterable[str], used: Iterable[str] = ()) -> None:

@@ -3,7 +3,8 @@
     {"id": "q1", "problem": "2 + 3?", "answer": "5", "candidates": [{"steps": ["2 + 3 = 5"], "correct": true}, "It is 6."]}
 
 A candidate is a text, a list of steps, or an object with `steps` or `text` and whatever else Footfall's own JSON lines say of
-a trace (labels, author, id, …), where `answer` is the candidate's own. Candidate k is called "q1#k" if it has no id, as in
+a trace (labels, author, id, …), where `answer` is the candidate's own; a choice of an OpenAI-compatible server's answer is one
+too, by its `message`. Candidate k is called "q1#k" if it has no id, as in
 files of scores. What else the record holds is the problem's `meta`. A list under another name is named by
 `--map candidates=resps.0`.
 """
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from footfall.formats.jsonl import read_short, step_json
+from footfall.formats.jsonl import SOLUTIONS, read_short, step_json
 from footfall.formats.problems import PROMPTS, gold_answer, name_of_problem
 from footfall.formats.records import Fields
 from footfall.formats.rows import Format, Written, answers_of, optional_keys, problem_id, prompt_json, read_prompt
@@ -59,7 +60,11 @@ def _candidate(fields: Fields, k: int, given: Json) -> dict[str, Json]:
         return {"solution": given}
     if isinstance(given, list):
         return {"steps": given}
-    found = dict(fields.within(f"candidates[{k}]", given).data)
+    here = fields.within(f"candidates[{k}]", given)
+    found = dict(here.data)
+    if "message" in found and not any(name in found for name in (*SOLUTIONS, "text")):
+        found["solution"] = here.record("message").text("content")
+        del found["message"]
     for name, plain in (("text", "solution"), ("answer", "prediction")):
         if name in found and plain not in found:
             found[plain] = found.pop(name)

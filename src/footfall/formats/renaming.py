@@ -11,8 +11,9 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from footfall.formats.jsonl import FIRST_ERRORS, SOLUTIONS, VALUES, label_lists, unread_steps
 from footfall.formats.problems import PROMPTS
@@ -105,6 +106,9 @@ def keeping(row: Judged, displaced: Mapping[str, Json]) -> Judged:
 
 def suggestion(fields: Fields) -> str | None:
     """The `--map …` that would make a trace of a record which no format knows; `None` if its names tell too little."""
+    asked, choices = (_within(fields.data, names) for names in (("messages", "prompt", "custom_id"), ("choices",)))
+    if asked is not None and choices is not None:
+        return _as_option({"problem": asked, "candidates": choices})
     found: dict[str, str] = {}
     if not any(name in fields for name in PROMPTS):
         asked = _first(fields, _LIKE_PROBLEM, PROMPTS) or _first_inside(fields, _LIKE_PROBLEM, PROMPTS)
@@ -124,6 +128,24 @@ def suggestion(fields: Fields) -> str | None:
         if labels and not any(name in fields for name in VALUES):
             found["labels"] = labels[0]
     return _as_option(found) if found else None
+
+
+def _within(data: Mapping[str, Json], names: Sequence[str]) -> str | None:
+    """The place, with dots, of the first of these fields in a record or in the objects in it, the outermost one: logs hold a
+    request to an OpenAI-compatible server beside its answer, in objects of their own."""
+    level: list[tuple[str, Mapping[str, Json]]] = [("", data)]
+    while level:
+        for name in names:
+            for place, held in level:
+                if held.get(name):
+                    return place + name
+        level = [
+            (f"{place}{name}.", value)
+            for place, held in level
+            for name, value in islice(held.items(), 1000)
+            if isinstance(value, Mapping) and place.count(".") < 3
+        ]
+    return None
 
 
 def _pool(fields: Fields) -> str | None:

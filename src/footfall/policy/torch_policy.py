@@ -275,4 +275,10 @@ def torch_policy(
 ) -> TorchPolicy:
     """Any Hugging Face decoder from a folder, hub id or GGUF file, in this process; `system` is its system message."""
     template = None if system is None else Template("chat", system=system)
-    return TorchPolicy.load(path, device, rows=rows, compile=compile, template=template)
+    policy = TorchPolicy.load(path, device, rows=rows, compile=compile, template=template)
+    if template is not None and not policy.tokenizer.chat_template:
+        raise ValueError(
+            f"{path} has no chat template, so there is no place for a system message (--system): it goes on with a problem's "
+            "text as it is, so write into that what it is to know"
+        )
+    return policy

@@ -29,7 +29,7 @@ MOST_TEMPLATE_LINES = 1_000_000
 def templated(tokenizer: Any, turns: Sequence[Any], **options: Any) -> Any:
     """`tokenizer.apply_chat_template`. The template is a program that came with a model: one that does not end is stopped, and
     what it raises is told as its own."""
-    lines, own = 0, f"the chat template of {getattr(tokenizer, 'name_or_path', 'the tokenizer')}"
+    lines, own = 0, f"the chat template of {getattr(tokenizer, 'name_or_path', None) or 'the tokenizer'}"
 
     def within(frame: FrameType, event: str, value: object) -> Any:
         nonlocal lines

@@ -194,7 +194,9 @@ def prompt_ids(tokenizer: Tokenizer, problem: Problem, template: Template) -> li
         return_dict=False,
     )
     if not ids:
-        raise ValueError(f"the chat template of {getattr(tokenizer, 'name_or_path', 'the tokenizer')} writes nothing")
+        raise ValueError(
+            f"the chat template of {getattr(tokenizer, 'name_or_path', None) or 'the tokenizer'} writes nothing"
+        )
     return list(ids)
 
 

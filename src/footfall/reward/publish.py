@@ -47,6 +47,7 @@ def begin_as(source: str | Path, name: str, dtype: torch.dtype, seed: int) -> PR
     width: int = backbone.config.get_text_config().hidden_size
     add_tokens(family, tokenizer, backbone)
     writer = Writer(tokenizer, str(source))
+    check_vocabulary(family, writer)
     head: Head
     if isinstance(family.head, VocabularyRows):
         if family.marks:
@@ -74,6 +75,19 @@ def check_kind(family: Family, kind: str | None, source: str | Path) -> None:
         raise ValueError(
             f"a {family.name} is a {' or '.join(kinds)} decoder, and {source} a {kind}: begin from such a decoder"
         )
+
+
+def check_vocabulary(family: Family, writer: Writer) -> None:
+    """The vocabulary has what the family is known by, which its folders cannot add: its reader would refuse what is written."""
+    for token in family.match.tokens:
+        try:
+            writer.id_of(token)
+        except ValueError as error:
+            like = f", as the decoder of {family.published[0]} does" if family.published else ""
+            raise ValueError(
+                f"no reader of {family.name} would take what is made of {writer.source}: {token!r} is not one token of its "
+                f"vocabulary; begin from a decoder that has it{like}"
+            ) from error
 
 
 def add_tokens(family: Family, tokenizer: Any, backbone: backbones.Backbone) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -55,8 +56,8 @@ def take_lock(folder: Path) -> IO[str]:
     return lock
 
 
-def claim(folder: Path, identity: dict[str, Any]) -> None:
-    """Write config.json, or check that the run here is the same one."""
+def claim(folder: Path, identity: dict[str, Any], held: Callable[[], bool] = lambda: True) -> None:
+    """Write config.json, or check that the run here is the same one, or that it has nothing that is `held`."""
     path = folder / "config.json"
     if not path.exists():
         write_json(path, {**identity, "versions": versions()})
@@ -65,17 +66,31 @@ def claim(folder: Path, identity: dict[str, Any]) -> None:
     if before is None:
         damaged = "; or it is damaged: pass --fresh to throw the run away" if _is_run(folder) else ""
         raise RunError(f"{path} is not a run's; choose another --out{damaged}")
+    changed = _differences({k: before[k] for k in identity}, identity)
+    if changed and not held():
+        write_json(path, {**identity, "versions": versions()})
+        return
     if before["command"] != identity["command"]:  # then every setting differs too
         raise RunError(
             f"{folder} holds a run of {before['command']}, and this is {identity['command']}. "
             "Choose another --out, or pass --fresh to throw the old run away"
         )
-    changed = _differences({k: before[k] for k in identity}, identity)
     if changed:
         raise RunError(
             f"{folder} holds another run; these settings differ: {'; '.join(changed)}. "
             "Choose another --out, or pass --fresh to throw the old run away"
         )
+
+
+def has_work(folder: Path, names: Sequence[str]) -> bool:
+    """Whether a run here may be worth something: not where its last start ended in an error, an option that did not fit say,
+    with no shard and none of the files and folders `names` but plans, which are JSON and made before any work."""
+    log = folder / "log.jsonl"
+    last = deque(log_events(log) if log.is_file() else (), maxlen=1)
+    if not last or last[0].get("event") != "stop" or last[0].get("error") is None:
+        return True
+    kept = (folder / name for name in names if name == "result.json" or not name.endswith(".json"))
+    return any(path.exists() for path in kept) or any(is_shard(path.name) for path in folder.glob("*/*.parquet"))
 
 
 def refuse_foreign(folder: Path, where: object, held: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from footfall.store.folder import (
     append_event,
     claim,
     empty,
+    has_work,
     is_half_removed,
     log_events,
     refuse_foreign,
@@ -134,7 +135,8 @@ class Run:
         self.fresh |= is_half_removed(self.folder)
         if self.fresh:
             empty(self.folder, beside, inner, None if self.place is None else self.place.empty)
-        claim(self.folder, {"command": command, "config": json.loads(json.dumps(config, default=str))})
+        settings = {"command": command, "config": json.loads(json.dumps(config, default=str))}
+        claim(self.folder, settings, lambda: self.place is not None or bool(inner) or has_work(self.folder, names))
         if self.place is not None:
             self.place.begin()
 

@@ -39,7 +39,7 @@ from footfall.reward.families.eurus import token_log_probs
 from footfall.reward.family import Evidence, Family
 from footfall.reward.generative.critic import Request
 from footfall.reward.packed import pack_row, packable, packing
-from footfall.reward.publish import check_kind
+from footfall.reward.publish import check_kind, check_vocabulary
 from footfall.store import keep_json, kept_json
 from footfall.train.config import TrainConfig, length_limit, usual_lr
 from footfall.train.data import DataReport, checked, members, refuse_parted, report_of
@@ -102,6 +102,8 @@ def train_language_prm(
         check_kind(family, seen.config.get("model_type"), source)
     lm: Any
     lm, tokenizer = load_model(seen.folder, str(place))
+    if config.as_family is not None:
+        check_vocabulary(family, Writer(tokenizer, str(source)))
     lm.float()
     limit = length_limit(config.max_length, context_length(lm))
     if limit is None:
