@@ -5,7 +5,7 @@
               compared with: it learned from the same rows; with --then-score it scores what --on names at once
     score     with the PRM --name: --on processbench and pools of samples, as `scripts/loop.py` scores
     chains    verifications of rows by --model itself, --n each, kept where they say what the labels say; at most --most of
-              them become the rows `chains` of the kind thinkprm
+              them become the rows `chains` of the kind thinkprm; with --labels-told the model knows the labels while it writes
     verify    with the judge --name: --n chains about each case of processbench and about held-out rows; with --told the
               untrained model, which is told what to write
     evaluate  all that there is: first-error F1 by split, choices in pools, and paired differences; no model is needed
@@ -88,7 +88,8 @@ KINDS = {
          "compile": False},
         adapter=False, lr=5e-4, scored={"token_budget": 8192, "compile": False},
     ),
-    "probe": Kind({"head": "frozen-linear"}, adapter=False),
+    # At LoRA's rate it had not learned the mean of the labels after 138 updates.
+    "probe": Kind({"head": "frozen-linear"}, adapter=False, lr=1e-3),
     "implicit": Kind({"family": "implicit", "objective": "log-ratio"}, head=False),
     # Of 1.5B parameters a checkpoint with all weights and their moments is 18 GB, not worth the time of writing: there is none.
     "pathfinder": Kind(
@@ -206,7 +207,8 @@ def chains(args: argparse.Namespace) -> None:
     asked, run = args.out / "to-verify.parquet", args.out / "label-chains.run"
     write_parquet(asked, lessons.rows, "judged")
     own = ["--method", "agreeing", "--data", str(asked), "--store", "none", "--chunk", str(args.chunk)]
-    critic = ["critic=thinkprm", f"labels={asked}", f"n={args.n}", "temperature=0.7", f"max_tokens={args.max_tokens}"]
+    critic = ["critic=thinkprm", f"labels={asked}", f"n={args.n}", "temperature=0.7", f"max_tokens={args.max_tokens}",
+              f"told={str(args.labels_told).lower()}"]  # fmt: skip
     writer = f"{unpacked(args)}{'' if args.at_once is None else f',rows={args.at_once}'}"
     policy = ["--policy", writer, *([] if args.device is None else ["--device", args.device])]
     loop.command("label", *own, "--set", *critic, "--out", str(run), *policy, "--seed", str(args.seed))
@@ -299,6 +301,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--beside", help="the PRM whose figures are taken from those of this one")
     parser.add_argument("--most", type=COUNT, default=1000, help="chains to learn from")
     parser.add_argument("--then-score", action="store_true", help="score --on with the PRM that was trained, at once")
+    parser.add_argument("--labels-told", action="store_true", help="chains by a model that is told what the labels say")
     parser.add_argument("--told", action="store_true", help="the untrained model is told what a verification is")
     args = parser.parse_args(given)
     wanted = {option: args.stage in stages for option, stages in NEEDS.items()}

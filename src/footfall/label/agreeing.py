@@ -32,6 +32,15 @@ class Teacher(Protocol):
         ...
 
 
+@runtime_checkable
+class Told(Protocol):
+    """A teacher that can be told what the labels say, and writes as if it had not been."""
+
+    def told(self, trajectories: Sequence[Trajectory], labels: Sequence[Sequence[float | None]]) -> list[list[Chain]]:
+        """The critiques of each trace, whose labels are known."""
+        ...
+
+
 @dataclass(frozen=True)
 class Known:
     """Labels that a file of judged traces holds, as a judge; traces are found by content."""
@@ -70,15 +79,20 @@ class Agreeing:
     labels: Judge
     critic: Judge
     keep: Keep = "process"
+    told: bool = False
+    """Whether the critic is told what the labels say. What it writes is put to the same filter."""
 
     @property
     def name(self) -> str:
         """Whose labels, and whose critiques."""
-        return f"agreeing({self.keep},{self.labels.name};{self.critic.name})"
+        return f"agreeing({self.keep},{'told,' if self.told else ''}{self.labels.name};{self.critic.name})"
 
     def judge(self, trajectories: Sequence[Trajectory]) -> list[Judgement]:
         """All traces are labelled, and then all of them critiqued."""
         labels = self.labels.judge(trajectories)
+        if self.told and isinstance(self.critic, Told):
+            chains = self.critic.told(trajectories, [said.values for said in labels])
+            return [self._by_chain(*row) for row in zip(trajectories, labels, chains, strict=True)]
         if isinstance(self.critic, Teacher):
             rows = zip(trajectories, labels, self.critic.chains(trajectories), strict=True)
             return [self._by_chain(*row) for row in rows]
@@ -143,15 +157,19 @@ def agreeing(
     temperature: float = 0.1,
     max_tokens: int = 4096,
     seed: int = 0,
+    told: bool = False,
 ) -> Agreeing:
     """Critiques of a language model that say what step labels say, as data to train a critic on (ThinkPRM, R-PRM, GenPRM).
 
     `critic` is thinkprm, r-prm, stepwiser or genprm; `labels` a judge by name, or a file of judged traces. `n` critiques of at
-    most `max_tokens` are drawn of each question, and the first that agrees is kept; genprm writes one.
+    most `max_tokens` are drawn of each question, and the first that agrees is kept; genprm writes one. With `told` the critic
+    (thinkprm) knows the labels while it writes, and what is learned does not show it: for small models, which seldom agree.
     """
     judge = known_labels(labels) if Path(labels).is_file() else judge_by_name(labels, policy=policy, seed=seed)
     drawn = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
     writer = judge_by_name(critic, policy=policy, n=n, **drawn)
+    if told and not isinstance(writer, Told):
+        raise ValueError(f"told=true: the critic {critic} cannot be told what the labels say; critic=thinkprm can")
     if not isinstance(writer, Teacher):  # what it writes of a step is read at the next, so it can keep but one
         writer = judge_by_name(critic, policy=policy, n=1, **drawn)
-    return Agreeing(judge, writer, keep)
+    return Agreeing(judge, writer, keep, told)

@@ -18,7 +18,8 @@ from footfall.reward.generative.drm import extremes
 from footfall.reward.generative.genprm import verdicts as genprm_verdicts
 from footfall.reward.generative.r_prm import read_answer
 from footfall.reward.generative.r_prm import verdicts as r_prm_verdicts
-from footfall.reward.generative.thinkprm import boxed, cleaned
+from footfall.reward.generative.thinkprm import boxed, cleaned, known_verdicts
+from footfall.reward.generative.thinkprm import verdicts as thinkprm_verdicts
 from footfall.types import Judged, Judgement, Reason, Trajectory
 from tests.reward.generative.scripted import BROKEN, CUT, THREE, Asked, Scripted, trace
 
@@ -138,6 +139,39 @@ class TestAgreeing:
         assert found.values == (None,) * 3 and found.failures[2] is not None
         assert found.failures[2] == "of 3 critiques none agrees: 1 differs from the labels, 2 states no verdict"
         assert found.failures[2].reason is Reason.UNDECIDED
+
+    @pytest.mark.parametrize(
+        ("labels", "known"),
+        [
+            ((1.0, 1.0, 1.0), "all 3 steps are correct"),
+            (
+                (1.0, 0.0, 0.0),
+                "the steps before step 2 are correct, with \\boxed{correct} for each, and step 2 is incorrect",
+            ),
+            ((0.2, None, None), "checked that step 1 is incorrect"),
+        ],
+    )
+    def test_a_teacher_that_is_told_the_labels_writes_chains_that_are_learned_without_them(
+        self, labels: tuple[float | None, ...], known: str, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "labels.jsonl"
+        write(file, [Judged(THREE, Judgement(THREE.id, labels, "people"))], "jsonl")
+        verdicts = gold_of(labels)[: 3 if False not in gold_of(labels) else gold_of(labels).index(False) + 1]
+        text = " ".join(RIGHT if right else WRONG for right in verdicts)
+        policy = Scripted(lambda a, i: text)
+        labeller = agreeing(policy, "thinkprm", str(file), n=1, told=True)
+        (found,) = labeller.judge([THREE])
+        assert known in policy.sampled[0].user and "told" in labeller.name
+        assert found.rationales[2] == text
+        (learned,) = thinkprm_verdicts(Judged(THREE, found))
+        assert "checked" not in str(learned.request), "the student is asked what every judge is asked"
+
+    def test_where_labels_end_before_an_error_nothing_is_told(self, tmp_path: Path) -> None:
+        assert known_verdicts((1.0, None, 1.0)) == ""
+
+    def test_a_critic_that_cannot_be_told_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="r-prm cannot be told what the labels say; critic=thinkprm can"):
+            agreeing(Scripted(lambda a, i: ""), "r-prm", "thinkprm", told=True)
 
     def test_of_r_prm_each_step_is_kept_by_itself(self, tmp_path: Path) -> None:
         found = self.judged(f"fine {ASKED} Yes", critic="r-prm", tmp_path=tmp_path)

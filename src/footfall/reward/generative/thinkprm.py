@@ -16,6 +16,7 @@ from typing import Literal
 
 from footfall.policy.protocol import Policy, SamplingParams
 from footfall.registry import register
+from footfall.reward.generative.chains import gold_of
 from footfall.reward.generative.critic import (
     Chain,
     Critic,
@@ -55,6 +56,16 @@ TEACHER = """
 Write a critique of each step and end it with \\boxed{correct} or \\boxed{incorrect}, one box a step and no other box. Stop \
 after the first step that is wrong. Do not solve the problem or go on with a solution that is not finished."""
 """Behind the question where chains are made to be trained on: a model that was not trained so has to be told."""
+RIGHT = """
+
+It has been checked that all {n} steps are correct. Write the critique as if you had found this out by yourself, \
+with \\boxed{{correct}} for each."""
+WRONG = """
+
+It has been checked that {before}step {k} is incorrect. Write the critique as if you had found this out by yourself, \
+say what is wrong in step {k}, and end there with \\boxed{{incorrect}}."""
+BEFORE = "the steps before step {k} are correct, with \\boxed{{correct}} for each, and "
+"""Behind that where the teacher is told what the labels say."""
 
 
 def read_verdicts(text: str, steps: int) -> list[bool] | Unjudged:
@@ -70,6 +81,15 @@ def read_verdicts(text: str, steps: int) -> list[bool] | Unjudged:
 def boxed(text: str) -> list[bool]:
     """All boxed verdicts, in order."""
     return [verdict.lower() == "correct" for verdict in _VERDICT.findall(text)]
+
+
+def known_verdicts(labels: Sequence[float | None]) -> str:
+    """What a teacher is told of the labels; nothing where they end before the first wrong step."""
+    gold = gold_of(labels)
+    if False not in gold:
+        return RIGHT.format(n=len(gold)) if len(gold) == len(labels) else ""
+    k = gold.index(False) + 1
+    return WRONG.format(k=k, before=BEFORE.format(k=k) if k > 1 else "")
 
 
 def cleaned(text: str) -> str:
@@ -120,7 +140,14 @@ class ThinkPRM(Critic):
 
         `more` stands behind the question; a model that was trained to verify needs none.
         """
-        asked = [_request(t, len(t.steps), more) for t in trajectories if t.steps]
+        return self._chains(trajectories, [more] * len(trajectories))
+
+    def told(self, trajectories: Sequence[Trajectory], labels: Sequence[Sequence[float | None]]) -> list[list[Chain]]:
+        """The same by a teacher that is told what the labels say. Chains are learned without it."""
+        return self._chains(trajectories, [TEACHER + known_verdicts(each) for each in labels])
+
+    def _chains(self, trajectories: Sequence[Trajectory], more: Sequence[str]) -> list[list[Chain]]:
+        asked = [_request(t, len(t.steps), text) for t, text in zip(trajectories, more, strict=True) if t.steps]
         replies = iter(self.ask(asked))
         return [[self._chain(t, reply) for reply in next(replies)] if t.steps else [] for t in trajectories]
 
