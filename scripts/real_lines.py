@@ -1,4 +1,4 @@
-"""Claims of the ledger at real scale, from what `scripts/loop.py` left: writes `src/footfall/recipes/real.json`.
+"""Claims of the ledger at real scale, from what `scripts/loop.py` and `scripts/kinds.py` left: writes `src/footfall/recipes/real.json`.
 
     python -m scripts.real_lines --out runs/loop --data shared/data --prm vote-0 [--prm vote-1 …]
 
@@ -46,11 +46,15 @@ STEPS = "processbench"
 BATCH, VOTES, CONFIDENCE = 4, 16, 0.95
 POLICY = "Qwen2.5-Coder-1.5B-Instruct (GGUF, Q4_K_M), temperature 0.8, at most 1,024 tokens"
 """Of lines that are made now; those of prm800k are of samples of at most 768."""
-BACKBONE = "PRMs on the same backbone, LoRA of rank 8"
+BACKBONE = "PRMs on the same backbone, which is trained by LoRA of rank 8 if it is not frozen"
 FIRST_ERRORS = {
     "consensus-filter": {"PRM on Monte Carlo": "mc", "PRM on filtered": "consensus"},
     "omegaprm": {"PRM on Monte Carlo": "mc", "PRM on trees": "omega"},
     "math-shepherd": {"PRM on hard labels": "hard", "PRM on soft labels": "mc"},
+    "implicit-prm": {"outcome labels": "outcome-ce", "cross-entropy": "implicit"},
+    "pqm": {"cross-entropy": "ce", "Q ranking": "pqm"},
+    "tdrm": {"step labels": "ce", "temporal differences": "tdrm"},
+    "uhead": {"LoRA": "ce", "uncertainty head": "uhead"},
 }
 """Recipe -> arm -> PRMs of these names, whatever their seed."""
 CHOICES: dict[str, dict[str, tuple[str, str]]] = {
