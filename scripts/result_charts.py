@@ -37,13 +37,13 @@ LABELS = {
 }
 KINDS = {
     "ce": "step head",
-    "pqm": "step head, ranked (PQM)",
-    "tdrm": "step head, temporal differences (TDRM)",
-    "biprm": "step head, both directions (BiPRM)",
-    "uhead": "head on attentions, decoder frozen (UHead)",
+    "pqm": "PQM's ranking",
+    "tdrm": "TDRM's targets",
+    "biprm": "BiPRM, both directions",
+    "uhead": "UHead, decoder frozen",
     "probe": "linear probe, decoder frozen",
     "few-ce": "step head, 1,400 rows",
-    "pathfinder": "two passes, 1,400 rows (PathFinder-PRM)",
+    "pathfinder": "PathFinder-PRM, 1,400 rows",
     "outcome-ce": "step head, outcomes only",
     "implicit": "implicit PRM, outcomes only",
 }
