@@ -106,11 +106,11 @@ def test_too_few_problems_to_hold_some_out(capsys: pytest.CaptureFixture[str]) -
     [
         (
             ["--objective", "bce", "--set", "treshold=1"],
-            "the objective 'bce' takes no --set treshold=…; did you mean threshold?",
+            "the objective bce takes no setting treshold: did you mean threshold?",
         ),
         (
-            ["--objective", "q-ranking", "--set", "zeta=4"],
-            "the objective 'q-ranking' takes no --set zeta=…; it takes: ",
+            ["--objective", "mse", "--set", "gamma=0.5"],
+            "the objective mse takes no setting gamma: it takes none; gamma is a setting of td",
         ),
         (
             ["--objective", "log-ratio", "--family", "implicit", "--set", "base=/nowhere"],

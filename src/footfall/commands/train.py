@@ -14,12 +14,12 @@ from tyro.conf import arg
 
 from footfall.commands._options import ReadOptions, RunOptions
 from footfall.commands._output import emit, facts, next_command, spent
-from footfall.commands._parts import check_names, settings
+from footfall.commands._parts import settings
 from footfall.commands._running import REPORT, open_run, run_folder, run_settings
 from footfall.commands._sources import read_source, read_traces, world_source
 from footfall.commands._values import check_values
 from footfall.formats import DamagedError, read_parquet
-from footfall.registry import load, named_files, no_hub_id, serving
+from footfall.registry import load, no_hub_id, serving
 from footfall.reports.pages import limited_in_words, write_page
 from footfall.reports.train_page import train_page
 from footfall.reward.config import View
@@ -189,8 +189,6 @@ def _check_objective(name: str, asked: Mapping[str, Any]) -> None:
     from footfall.loading import local_folder
     from footfall.train.objectives import make_objective
 
-    if name not in named_files():  # a loss of the user's own is told with its signature
-        check_names("objective", name, asked)
     check_values(f"the objective {name!r}", load("objective", name), asked)
     base = make_objective(name, asked).settings.get("base")
     if base is None or is_gguf(base):

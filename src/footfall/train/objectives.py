@@ -5,6 +5,7 @@ An objective is made by name (`make_objective`) and fitted to the read-out of th
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -135,7 +136,9 @@ def _refuse_unknown(name: str, factory: Callable[..., Any], options: Mapping[str
             users = [each for each in users if option in inspect.signature(load("objective", each)).parameters]
             whose = f"{option} is a setting of {', '.join(users)}" if users else f"no objective has a setting {option}"
             own = f"it takes {', '.join(takes)}" if takes else "it takes none"
-            raise ValueError(f"the objective {name} takes no setting {option}: {own}; {whose}")
+            near = [] if users else difflib.get_close_matches(option, takes, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"{own}; {whose}"
+            raise ValueError(f"the objective {name} takes no setting {option}: {hint}")
 
 
 def _binds(factory: Callable[..., Any], options: Mapping[str, Json], *first: str) -> bool:
