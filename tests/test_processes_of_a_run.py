@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,48 @@ def test_ctrl_c_ends_workers_without_a_word_of_theirs(tmp_path: Path) -> None:
     for worker in workers:
         with pytest.raises(ProcessLookupError):
             os.kill(worker, 0)
+
+
+HEARING = """
+import os, signal, sys, time
+from pathlib import Path
+from footfall.store.processes import hearing_ctrl_c, worker_processes
+
+def work(folder):
+    told = []
+    with hearing_ctrl_c():
+        signal.signal(signal.SIGINT, lambda *_: told.append(1))
+        Path(folder, "begun").touch()
+        while not told:
+            time.sleep(0.02)
+        time.sleep(0.5)  # what comes twice has come by now
+    Path(folder, "heard").write_text(str(len(told)))
+
+if __name__ == "__main__":
+    with worker_processes(1, lambda: "work", "fewer", waited_for=True) as pool:
+        pool.submit(work, sys.argv[1]).result()
+"""
+
+
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["kill -INT", "a terminal"])
+def test_a_worker_that_ends_by_itself_hears_ctrl_c_once_wherever_it_comes_from(
+    send: Callable[[int, int], None], tmp_path: Path
+) -> None:
+    """Sent to the command alone it reached no worker, and rl --quick went on to its end."""
+    script = tmp_path / "script.py"
+    script.write_text(HEARING)
+    begun = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)], stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    until = time.monotonic() + 60
+    while not (tmp_path / "begun").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    send(begun.pid, signal.SIGINT)
+    try:
+        begun.wait(30)
+    finally:
+        begun.kill()
+    assert (tmp_path / "heard").read_text() == "1"
 
 
 SCRIPTED = """

@@ -1,7 +1,7 @@
 """Processes of this machine that share the work of a run: they end with it, quietly, whatever ends it.
 
-Ctrl-C in a terminal reaches every process of a command. Here the main one alone hears it; it ends the workers, and the command
-says its one line. A worker that the system killed, as it does where memory runs out, is one line too.
+Ctrl-C in a terminal reaches every process of a command, and one from elsewhere (`kill -INT`) the main one. Here the main one
+alone hears it; it ends the workers, or passes it on to those that end by themselves, and the command says its one line. A worker that the system killed, as it does where memory runs out, is one line too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import parent_process, resource_tracker
 from typing import Any, TypeVar
 
@@ -36,8 +36,17 @@ class Processes(ProcessPoolExecutor):
 
     def end(self) -> None:
         """At once, whatever they are doing."""
+        self._send(signal.SIGKILL)
+
+    def pass_on(self) -> None:
+        """Ctrl-C, for those that hear it (`hearing_ctrl_c`)."""
+        self._send(signal.SIGINT)
+
+    def _send(self, number: signal.Signals) -> None:
         for process in list((self._processes or {}).values()):
-            process.kill()
+            if process.pid is not None:
+                with suppress(ProcessLookupError):  # it has ended
+                    os.kill(process.pid, number)
 
 
 @contextmanager
@@ -60,8 +69,8 @@ def worker_processes(
     *given: Any,
     waited_for: bool = False,
 ) -> Iterator[Processes]:
-    """`Processes` for the block: after an error they end what they are at, after Ctrl-C they are ended, unless they are
-    `waited_for`, since they hear it themselves (`hearing_ctrl_c`).
+    """`Processes` for the block: after an error they end what they are at, after Ctrl-C they are ended. Where they are
+    `waited_for` it is passed on to them instead, each time, and they end by themselves (`hearing_ctrl_c`).
 
     One that was killed is an error that says `what` was under way, and how the user has `fewer` of them.
     """
@@ -74,16 +83,29 @@ def worker_processes(
             "What is finished is kept, and the same command goes on"
         ) from None
     except (KeyboardInterrupt, GeneratorExit):
-        if not waited_for:
+        if waited_for:
+            pool.pass_on()
+        else:
             pool.end()
         raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        _shut_down(pool, waited_for)
+
+
+def _shut_down(pool: Processes, waited_for: bool) -> None:
+    while True:
+        try:
+            return pool.shutdown(cancel_futures=True)
+        except KeyboardInterrupt:
+            if not waited_for:
+                raise
+            pool.pass_on()
 
 
 @contextmanager
 def hearing_ctrl_c() -> Iterator[None]:
-    """In a worker, for work that ends by itself when it hears it."""
+    """In a worker, for work that ends by itself when it hears it: once each, from the main process, and not from the terminal."""
+    os.setpgid(0, 0)
     before = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
         yield
