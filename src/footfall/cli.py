@@ -276,7 +276,7 @@ def _one_line(error: Exception) -> str:
     if isinstance(error, KeyError) and error.args:
         return str(error.args[0])
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror.lower()}"
+        return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
     return " ".join(str(error).split()) or type(error).__name__
 
 

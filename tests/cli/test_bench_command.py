@@ -218,12 +218,14 @@ def test_a_full_disk_ends_bench_all_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", "all/x.json")
+        raise OSError(errno.ENOSPC, "No space left on device (3 MiB are free)", "all/x.json")
 
     monkeypatch.setattr(bench, "write_kept", full)
     assert cli.main(["bench", "all", "--data", "data", "--judge", "random", "--out", "all"]) == 2
     errors = capsys.readouterr().err
-    assert errors.count("o space left") == 1 and "footfall: all/x.json: no space left on device" in errors
+    assert (
+        errors.count("o space left") == 1 and "footfall: all/x.json: no space left on device (3 MiB are free)" in errors
+    )
 
 
 def test_all_benchmarks_with_data_are_on_one_page_and_can_be_resumed(

@@ -322,6 +322,14 @@ def test_the_engine_writes_with_the_very_weights_that_are_trained(tmp_path: Path
     assert made.write(PROBLEMS, params) == fresh.write(PROBLEMS, params)
 
 
+def test_the_engine_writes_under_autocast_too(tmp_path: Path) -> None:
+    """With `bf16=True`, as in docs/rl.md, a run on a CPU ended at its first token: "Index put requires … dtypes match"."""
+    made = graded(trainer(tmp_path, Reward(create("credit", "grpo")), bf16=True))
+    made.train()
+    assert made.state.global_step == 2 and made.model.dtype == torch.float32
+    assert all(len(each.ids) > 1 for each in made.batch)
+
+
 def test_trl_can_write_too(tmp_path: Path) -> None:
     made = trainer(tmp_path, Reward(create("credit", "grpo-process"), Third()), writer="trl")
     made.train()

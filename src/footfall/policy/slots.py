@@ -122,8 +122,9 @@ class SlotView:
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Store new keys and values [B, h, T, d]; returns all of the rows' [B, h, L, d]."""
         keys, values = self.data[layer, 0], self.data[layer, 1]
-        keys[self._rows_B1, :, self.positions_BT] = key.transpose(1, 2)
-        values[self._rows_B1, :, self.positions_BT] = value.transpose(1, 2)
+        # A trainer's autocast makes them half precision where the weights are not.
+        keys[self._rows_B1, :, self.positions_BT] = key.transpose(1, 2).to(keys.dtype)
+        values[self._rows_B1, :, self.positions_BT] = value.transpose(1, 2).to(values.dtype)
         n = self.positions_BT.shape[0]
         return keys[:n, :, : self.length], values[:n, :, : self.length]
 
