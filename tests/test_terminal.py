@@ -43,6 +43,19 @@ def test_json_is_safe_and_still_says_the_same(text: str) -> None:
     made.encode()
 
 
+def test_words_between_colons_stay_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A ratio, a name or a path may hold `:m:`; rich would put a picture in its place, and the path would lead nowhere."""
+    monkeypatch.chdir(tmp_path)
+    trace = {"id": "q:b:1", "problem": "a :100: b", "steps": ["The ratio is a :m: b [bold]so[/bold]."]}
+    Path("x:m:y.jsonl").write_text(json.dumps(trace) + "\n", encoding="utf-8")
+    assert cli.main(["score", "x:m:y.jsonl", "--judge", "length", "--to", "s:o:.jsonl"]) == 0
+    shown = capsys.readouterr().out
+    assert "q:b:1 a :100: b" in shown and "a :m: b [bold]so[/bold]." in shown
+    assert "s:o:.jsonl" in shown
+
+
 def test_a_line_is_bounded_whatever_its_text() -> None:
     assert one_line("a\nb\x1b", 10) == "a b␛"
     assert one_line("x" * 10**6, 10) == "x" * 9 + "…"

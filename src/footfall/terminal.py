@@ -57,7 +57,7 @@ class Progress:
             from rich.progress import Progress as Bar
 
             columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-            self._bar = Bar(*columns, TimeRemainingColumn(), console=Console(file=self.stream))
+            self._bar = Bar(*columns, TimeRemainingColumn(), console=Console(file=self.stream, emoji=False))
             self._bar.start()
             self._task = self._bar.add_task(self.label, total=self.total, completed=self.done, rate="")
         return self

@@ -131,6 +131,7 @@ def test_list_of_one_kind_takes_the_plural_too(capsys: pytest.CaptureFixture[str
             "--threshold nan: a finite number is needed",
         ),
         (["label", "--data", "traces.jsonl", "--policy", "embedded", "--set", "k=4"], "takes no --set k=…"),
+        (["score", "traces.jsonl", "--judge", "length", "--set", "n=4"], "takes no --set n=…"),
         (["label", "--data", "traces.jsonl", "--policy", "embedded", "--half-width", "2"], "below 0.5"),
         (
             ["label", "--data", "traces.jsonl", "--policy", "embedded", "--store", ""],

@@ -15,6 +15,7 @@ from footfall.train import TrainConfig, TrainResult, train_prm
 from footfall.train.config import LARGE_LR, LORA_LR, SMALL, SMALL_LR, usual_lr
 from footfall.train.first_error import HeldOutErrors, cross_tuned, first_error
 from footfall.types import Judged, Judgement
+from tests.reward.tiny_checkpoints import qwen_tokenizer, save_checkpoint
 from tests.reward.tiny_models import backbone_folder, trace
 from tests.train.test_train_prm import QUICK
 
@@ -99,6 +100,15 @@ def test_labels_that_are_outcomes_have_no_figure(tmp_path: Path) -> None:
     base = backbone_folder(tmp_path)
     result = train_prm(outcomes, base, replace(QUICK, objective="self-agreement", eval_share=0.3), tmp_path / "run")
     assert result.first_error is None and "not measured: it takes labels of steps" in told(result)
+
+
+def test_of_a_language_model_it_says_who_measures_it(tmp_path: Path) -> None:
+    """The held-out traces would do, so it must not be said that they do not."""
+    save_checkpoint(tmp_path / "lm", "qwen2", qwen_tokenizer(), seed=1)
+    graded = [Judged(replace(t, correct=said.values[2] == 1.0), said) for t, said in rows(24) if said is not None]
+    config = replace(QUICK, epochs=1, eval_share=0.3, objective="log-ratio", as_family="eurus-prm")
+    result = train_prm(graded, tmp_path / "lm", config, tmp_path / "run")
+    assert result.metrics and "not measured in the training of a language model; `footfall bench`" in told(result)
 
 
 def test_the_first_error_is_the_first_label_that_is_one() -> None:

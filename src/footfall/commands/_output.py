@@ -24,7 +24,7 @@ def emit(result: Mapping[str, Any], as_json: bool, show: Callable[[Console], Non
             sys.stdout.write(part)
         sys.stdout.write("\n")
     else:
-        show(SafeConsole(markup=False, highlight=False, soft_wrap=True))
+        show(SafeConsole(markup=False, emoji=False, highlight=False, soft_wrap=True))
 
 
 class SafeConsole(Console):

@@ -102,7 +102,7 @@ def _flag(option: str, kind: str) -> str:
         return "--temperature, --top-p, --top-k or --max-tokens"
     if option in _OTHERWISE:
         return _OTHERWISE[option]
-    if option in _FLAGS or kind == "policy":
+    if kind == "policy" or (option in _FLAGS and (option != "n" or kind == "searcher")):
         return "--" + option.replace("_", "-")
     if kind in ("credit", "filter"):
         return f"{option}=…"

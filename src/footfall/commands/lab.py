@@ -306,7 +306,7 @@ def _print_json(value: object) -> None:
 
 
 def _console() -> Console:
-    return Console(markup=False, highlight=False, soft_wrap=True)
+    return Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def _show_finding(finding: Finding) -> None:
@@ -325,7 +325,7 @@ def _show_finding(finding: Finding) -> None:
 
 
 def _show_ledger(shown: Sequence[Line], notes: bool) -> None:
-    console = Console(markup=False, highlight=False)
+    console = Console(markup=False, emoji=False, highlight=False)
     if console.width >= _WIDE and not notes:
         _show_table(console, shown)
     else:

@@ -317,8 +317,12 @@ def _worth(trained: TrainResult) -> dict[str, str]:
     """Whether it finds first errors on the held-out problems, in words; a step AUC does not show that."""
     found = trained.first_error
     if found is None:
+        from footfall.reward.checkpoint import language_family
+
         unknown = (
             "not measured: it takes labels of steps, and held-out traces of two problems, with an error and without"
+            if language_family(trained.folder, None) is None
+            else "not measured in the training of a language model; `footfall bench` measures it"
         )
         return {"first error": unknown} if trained.metrics else {}
     beside = ", ".join(f"{name} {f1:.3f}" for name, f1 in found.sanity.items())
