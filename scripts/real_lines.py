@@ -1,4 +1,4 @@
-"""Claims of the ledger at real scale, from what `scripts/loop.py` and `scripts/kinds.py` left: writes `src/footfall/recipes/real.json`.
+"""Claims of the ledger at real scale, from what `scripts/loop.py` and `scripts/kinds.py` left, for `recipes/real.json`.
 
     python -m scripts.real_lines --out runs/loop --data shared/data --prm vote-0 [--prm vote-1 …]
 
