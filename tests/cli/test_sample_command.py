@@ -69,6 +69,16 @@ def test_failed_calls_are_tried_again_by_the_same_command_and_the_result_is_as_i
     assert told(capsys, server, *words)["accuracy"] == whole["accuracy"] and server.asked() == []
 
 
+def test_problems_that_are_all_wrong_leave_their_share_an_interval(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Resamples of four problems that are all wrong have no spread; that no fifth can be right does not follow."""
+    rows = [{"problem": f"p{k}: what is 3 - 4?", "answer": "7000"} for k in range(4)]
+    Path("problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    accuracy = told(capsys, server, "--out", "wrong", "--store", "none")["accuracy"]
+    assert accuracy["value"] == 0.0 and accuracy["ci95"] == pytest.approx([0.0, 0.490], abs=0.001)
+
+
 def test_replies_are_counted_within_a_chunk(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice, tee
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 from rich.console import Console
 
@@ -22,12 +22,10 @@ from footfall.commands._output import facts, figures, next_command
 from footfall.commands._parts import found_in_words
 from footfall.formats import DamagedError, Mapped, atomic_write, iter_parquet
 from footfall.formats.ids import apart
+from footfall.metrics.intervals import share_right
 from footfall.reports.pages import Named, limited_in_words, write_page
 from footfall.reports.search_page import ACCURACIES, tree_page
 from footfall.types import Cost, SearchResult, Trajectory, content_key
-
-if TYPE_CHECKING:
-    from footfall.metrics.intervals import Interval
 
 _LONGEST_ID = 80
 _ANSWER_FIELDS = ("id", "answer", "reference", "correct", "failure")
@@ -71,7 +69,7 @@ def summary(results: Sequence[SearchResult], seed: int, independent: bool) -> di
     accuracy = {}
     rights: dict[str, Sequence[float]] = {mean: means, "chosen": chosen, best: any_right}
     for name, right in rights.items() if means else ():
-        value, low, high = _share(right, seed)
+        value, low, high = share_right(right, seed)
         accuracy[name] = {"value": value, "ci95": [low, high]}
     return {
         "problems": len(results),
@@ -155,14 +153,6 @@ def write_answers(file: Path, results: Sequence[SearchResult]) -> None:
             steps = None if r.chosen is None else [step.written for step in r.chosen.steps]
             row = {**_answer(r), "problem": r.problem.text, "steps": steps}
             stream.write((json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
-
-
-def _share(rights: Sequence[float], seed: int) -> Interval:
-    """Wilson's interval where every problem is right or wrong (resamples of all right have no spread), else the bootstrap's."""
-    from footfall.metrics.intervals import bootstrap_mean, wilson
-
-    plain = all(right in (0.0, 1.0) for right in rights)
-    return wilson(int(sum(rights)), len(rights)) if plain else bootstrap_mean(rights, seed)
 
 
 def _verdicts(result: SearchResult) -> dict[str, float | None]:

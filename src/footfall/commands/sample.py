@@ -139,7 +139,7 @@ def _drawn(run: Store, policy: Policy, prefixes: Sequence[Trajectory], config: S
 
 def _summary(drawn: Iterable[Trajectory], problems: int, seed: int) -> dict[str, Any]:
     """The traces of a problem, whose id no other has, lie together."""
-    from footfall.metrics.intervals import bootstrap_mean
+    from footfall.metrics.intervals import share_right
 
     rates = array("d")
     failed: Counter[str] = Counter()
@@ -154,7 +154,7 @@ def _summary(drawn: Iterable[Trajectory], problems: int, seed: int) -> dict[str,
                 failed[str(t.meta["error"])] += 1
         if graded:
             rates.append(right / graded)
-    accuracy = bootstrap_mean(rates, seed) if rates else None
+    accuracy = share_right(rates, seed) if rates else None
     return {
         "problems": problems,
         "traces": traces,

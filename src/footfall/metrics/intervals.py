@@ -78,6 +78,13 @@ def wilson(successes: int, n: int, z: float = 1.959963984540054) -> Interval:
     return Interval(p, max(0.0, centre - half) if successes else 0.0, min(1.0, centre + half) if successes < n else 1.0)
 
 
+def share_right(rates: Sequence[float], seed: int = 0) -> Interval:
+    """How much is right over problems: Wilson's interval where every problem is right or wrong (resamples of all right have no
+    spread), else the bootstrap's."""
+    plain = all(rate in (0.0, 1.0) for rate in rates)
+    return wilson(int(sum(rates)), len(rates)) if plain else bootstrap_mean(rates, seed)
+
+
 def mean_of_seeds(means: Sequence[float]) -> Interval:
     """The mean of one figure a seed, ± t(G − 1) · s / √G; a single seed has no interval, both ends are NaN."""
     if not means:
