@@ -196,6 +196,9 @@ class Declared:
     needs: tuple[str, ...] = ()
     """Of a credit or filter: the fields of a rollout that it reads as it is set by default, such as `outcome` and `rewards`.
     Of an objective: `outcomes`, if its labels say how a trace ended."""
+    ahead: Mapping[str, Any] | None = None
+    """Of a head: the settings with which later steps change a step's value; `{}`: with any. None: they never do. It is not
+    trained on traces that end where they go wrong, for it would learn where traces end."""
     switches: tuple[str, ...] = ()
     """Parameters that take away protection. The operator alone sets them, by a flag or in Python: see `stored`. A literal."""
 

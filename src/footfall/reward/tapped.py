@@ -274,7 +274,7 @@ def _seeded(seed: int, build: Callable[[], Made]) -> Made:
         return build()
 
 
-@register("head", "both-ways")
+@register("head", "both-ways", Declared(ahead={}))
 def both_ways(width: int, outputs: int, seed: int = 0, fusion: Fusion = "gate") -> BothWays:
     """Reads the steps in order and in reverse (BiPRM), and fuses both values by a gate or their mean."""
     return BothWays(width, outputs, seed, fusion)
@@ -311,6 +311,7 @@ def frozen_linear(width: int, outputs: int, seed: int = 0) -> FrozenLinear:
     "head",
     "uncertainty",
     Declared(
+        ahead={"causal": False},
         study=(
             StudyRow(
                 fixed={
@@ -319,7 +320,7 @@ def frozen_linear(width: int, outputs: int, seed: int = 0) -> FrozenLinear:
                     "lr": 1e-3,
                 }
             ),
-        )
+        ),
     ),
 )
 def uncertainty(

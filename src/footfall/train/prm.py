@@ -49,6 +49,7 @@ from footfall.train.data import (
 from footfall.train.decontaminate import without_evaluated
 from footfall.train.first_error import HeldOutErrors, held_out_errors
 from footfall.train.language import train_language_prm
+from footfall.train.later_steps import refuse_cut_traces
 from footfall.train.marked import by_own_marks, reads_by_own_marks
 from footfall.train.objectives import Objective, fitted_to, make_objective
 from footfall.train.parted import ready_to_go_on
@@ -127,6 +128,8 @@ def train_prm(
     family = None if isinstance(backbone, PRM) else language_family(backbone, config.family)
     refuse_unfit(objective, family)
     refuse_idle_meta(meta, objective)
+    if family is None:
+        refuse_cut_traces(rows, backbone, config, objective)
     join(pick_device(config.device).type == "cpu")
     plan = make_plan(rows, held_out, backbone, objective, config, meta)
     finished = agreed(open_run(out, plan, resume) if is_main() else None)
