@@ -53,7 +53,7 @@ from scripts import loop_data as data
 from scripts.kinds_data import Verified
 from scripts.loop_files import keep, keep_lines, kept, scores_of, tell
 from scripts.loop_options import options
-from scripts.loop_rows import in_turn, lessons_of
+from scripts.loop_rows import in_turn, lessons_of, source_rows
 from scripts.numbers import COUNT
 from scripts.train_smol import sanity_thresholds, trained_facts, validate
 
@@ -74,13 +74,16 @@ class Kind:
     lr: float = 1e-4
     scored: Mapping[str, Any] = field(default_factory=dict)
     """Options of the judge."""
+    whole: bool = False
+    """It reads later steps too: rows, and those that choose its threshold, are whole solutions, not their part up to the error.
+    """
 
 
 KINDS = {
     "ce": Kind(),
     "pqm": Kind({"objective": "q-ranking", "objective_options": {"threshold": 0.5}}),
     "tdrm": Kind({"objective": "td"}),
-    "biprm": Kind({"head": "both-ways"}),
+    "biprm": Kind({"head": "both-ways"}, whole=True),
     # Attentions take memory by the square of a trace's length, so batches are small. Its figures are those of an encoder with
     # ReLU; the published one has GELU.
     "uhead": Kind(
@@ -132,7 +135,7 @@ def tie_again(model: Any) -> None:
 
 def train(args: argparse.Namespace) -> None:
     kind, started = KINDS[args.kind], time.monotonic()
-    rows, held, given = lessons_of(args)
+    rows, held, given = lessons_of(args, kind.whole)
     config = config_of(args, kind)
     run = args.out / f"prm-{args.name}.run"
     if not (run / RESULT).is_file():  # scores that are there are of an earlier training of this name
@@ -230,7 +233,7 @@ def verify(args: argparse.Namespace) -> None:
     policy = TorchPolicy.load(folder, args.device, label=args.name, rows=args.at_once)
     judge = thinkprm(policy, args.n, "verdicts", max_tokens=args.max_tokens, seed=args.seed)
     benchmark: Benchmark = create("benchmark", "processbench", data=args.data / "processbench")
-    held: list[Judged] = read_parquet(args.out / "rows" / "held-out.parquet", "judged")
+    held: list[Judged] = source_rows(args.out, "held-out")
     # Held-out rows first, then a case of each split in turn: who is stopped has a threshold, and some of every split.
     cases = [(kinds_measure.HELD, row.trajectory) for row in held[:: args.every]]
     by_split: dict[str, list[tuple[str, Trajectory]]] = {}
@@ -274,7 +277,7 @@ def store(args: argparse.Namespace) -> None:
     for found in args.out.glob("prm-*/facts.json"):
         keep(args.to / found.parent.name / found.name, kept(found))
     (args.to / "rows").mkdir(exist_ok=True)
-    held = read_parquet(args.out / "rows" / "held-out.parquet", "judged")
+    held = source_rows(args.out, "held-out")
     write_parquet(args.to / "rows" / "held-out.parquet", list(map(kinds_measure.without_text, held)), "judged")
 
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from footfall.benchmarks.processbench import SPLITS
 from footfall.benchmarks.runner import Benchmark
-from footfall.formats import read_parquet
 from footfall.metrics.cases import Case, Rows, by_split, mean_of
 from footfall.metrics.intervals import (
     RESAMPLES,
@@ -35,6 +34,7 @@ from scripts.kinds_data import Verified, mean_verdicts, verified_of
 from scripts.loop_data import EVALUATED, STEPS, pool_file
 from scripts.loop_files import kept, scores_of, tell
 from scripts.loop_measure import FOLDS, VOTES, Figure, Pools, Scores, percent, percentages, table_line, with_interval
+from scripts.loop_rows import source_rows
 from scripts.train_smol import choose_threshold
 
 CHAINS = (1, 4, 16)
@@ -93,7 +93,7 @@ def scored_steps(
         if file.is_file():
             found[name] = Scored(given, scores_of(file), float(given["validation"]["threshold"]))
         elif written.is_file():
-            held = read_parquet(out / "rows" / "held-out.parquet", "judged")
+            held = source_rows(out, "held-out")
             said = verified_of(written)
             if all(split == HELD for split, _ in said) or HELD not in {split for split, _ in said}:
                 tell(f"{name}: its verifications of held-out rows or of cases are not there yet, and it is left out")

@@ -87,26 +87,27 @@ def clean_problems(problems: Sequence[Problem], against: Sequence[Problem]) -> l
 
 
 def sources(data: Path, pools: int, gsm8k: int, math: int, seed: int) -> Sources:
-    """Rows with labels by people, by construction, and by a published PRM."""
-    right, wrong = gsm8k_rows(data, gsm8k, seed)
-    solved, broken = math_rows(data, math, seed)
+    """Rows with labels by people, by construction, and by a published PRM; whole ones, where the source has them."""
+    right, wrong = gsm8k_rows(data, gsm8k, seed, whole=True)
+    solved, broken = math_rows(data, math, seed, whole=True)
     return {
-        "prm800k": prm800k_rows(data), "mr-ben": mr_ben_rows(data), "gold": [*right, *solved], "injected": [*wrong, *broken],
-        "distilled": pool_rows(data, pools, seed), "eic-math": eic_math_rows(data),
+        "prm800k": prm800k_rows(data), "mr-ben": mr_ben_rows(data, whole=True), "gold": [*right, *solved],
+        "injected": [*wrong, *broken], "distilled": pool_rows(data, pools, seed), "eic-math": eic_math_rows(data),
     }  # fmt: skip
 
 
 def eic_math_rows(data: Path) -> list[Judged]:
     """Solutions of GSM8K and MathQA problems into which a model wrote one error at a known step, and the same as they were.
 
-    A row ends at its error. Left out are those whose earlier steps are not the original's too, or whose wrong step is: there
+    Labels end at the error. Left out are those whose earlier steps are not the original's too, or whose wrong step is: there
     the stated number is off. The folders repeat each other.
     """
     files = [file for file in sorted((data / "eic_math").rglob("*_clean.jsonl*")) if "EP_robustness" not in str(file)]
     rows: dict[tuple[str, ...], Judged] = {}
     for given in (line for file in files for line in read_lines(file)):
         right, wrong = eic_math_steps(given["original_solution"]), eic_math_steps(given["transformed_solution"])
-        pair = broken_pair(given["question"].strip(), right, wrong[: given["wrong_step"]], "eic-math")
+        first = given["wrong_step"]
+        pair = broken_pair(given["question"].strip(), right, wrong[:first], wrong[first:], "eic-math")
         rows |= {} if pair is None or not given["is_single_error"] else pair
     return list(rows.values())
 
@@ -117,15 +118,18 @@ def eic_math_steps(solution: str) -> list[str]:
 
 
 def broken_pair(
-    question: str, right: Sequence[str], wrong: Sequence[str], by: str
+    question: str, right: Sequence[str], wrong: Sequence[str], after: Sequence[str], by: str
 ) -> Mapping[tuple[str, ...], Judged] | None:
-    """Rows of a right solution and of its beginning with a wrong last step, by content; None if that is not what they are."""
+    """Rows of a right solution and of its beginning with a wrong last step and what comes `after` it, by their labelled steps;
+    None if that is not what they are."""
     before = len(wrong) - 1
     if before < 0 or list(wrong[:before]) != list(right[:before]) or list(wrong) == list(right[: before + 1]):
         return None
     return {
-        (question, *steps): make_row(f"{by}-{content_key([question, *steps])[:16]}", question, steps, values, by)
-        for steps, values in ((right, [1.0] * len(right)), (wrong, [1.0] * before + [0.0]))
+        (question, *steps): make_row(
+            f"{by}-{content_key([question, *steps])[:16]}", question, steps, values, by, behind
+        )
+        for steps, values, behind in ((right, [1.0] * len(right), ()), (wrong, [1.0] * before + [0.0], after))
     }
 
 

@@ -1,4 +1,8 @@
-"""What a PRM of `scripts/loop.py` learns from: labels of the policy's samples by method, rows by source, held-out ones."""
+"""What a PRM of `scripts/loop.py` learns from: labels of the policy's samples by method, rows by source, held-out ones.
+
+`prepare` keeps the steps behind a first error where the source has them. Rows are read up to the error, for nobody labelled
+what comes after it and a reader forwards learns nothing from it; a PRM that also reads backwards needs the whole solutions.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from footfall.formats import read_parquet, read_problems
-from footfall.types import Judged
+from footfall.train.later_steps import cut_at_errors
+from footfall.train.objectives import make_objective
+from footfall.types import Judged, Reason, failures_of
 from scripts import loop_data as data
 from scripts.loop_files import kept, tell
 
@@ -19,8 +25,9 @@ OUTCOME = "outcome"
 """The rows that say of whole solutions whether their answers are right."""
 
 
-def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
-    """Labels by their method's name, whatever sets they are of; sources by their own. And how many, and what they cost.
+def rows_of(args: argparse.Namespace, whole: bool = False) -> tuple[list[Judged], dict[str, Any]]:
+    """Labels by their method's name, whatever sets they are of; sources by their own, `whole` or up to their first errors.
+    And how many, and what they cost.
 
     `monte-carlo+critic` are the labels on which both agree. `NAME:COUNT` takes so many rows, spread over all; with --budget,
     labels are taken from all sets in turn as long as the tokens that were generated for them fit.
@@ -32,7 +39,7 @@ def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
     counted: dict[str, Any] = {}
     for name, _, count in (given.partition(":") for given in args.rows):
         parts = labels_of(args.out, name)
-        rows = in_turn(parts or [read_parquet(args.out / "rows" / f"{name}.parquet", "judged")])
+        rows = in_turn(parts or [source_rows(args.out, name, whole)])
         if parts and args.budget is not None:
             rows = data.within_budget(rows, args.budget)
         if count:
@@ -41,6 +48,40 @@ def rows_of(args: argparse.Namespace) -> tuple[list[Judged], dict[str, Any]]:
         found += rows if not parts else in_both_forms(rows, half=name == OUTCOME)
         tell(f"{name}: {counted[name]}")
     return found, counted
+
+
+def source_rows(out: Path, name: str, whole: bool = False) -> list[Judged]:
+    """Rows that the stage prepare left, up to their first errors; or `whole`, without those of sources that have only that."""
+    rows: list[Judged] = read_parquet(out / "rows" / f"{name}.parquet", "judged")
+    if not whole:
+        return list(map(up_to_error, rows))
+    for source in (cut := cut_sources(rows)):
+        tell(f"{name}: the traces of {source} end at their first errors and are left out")
+    return [row for row in rows if row.judgement is not None and row.judgement.judge not in cut]
+
+
+def up_to_error(row: Judged) -> Judged:
+    """The same without the steps that have no label because they come after the first error."""
+    trace, said = row
+    if said is None or not said.failures:
+        return row
+    end = len(said.failures)
+    while end and (why := said.failures[end - 1]) is not None and why.reason is Reason.AFTER_ERROR:
+        end -= 1
+    kept = replace(
+        said, values=said.values[:end], aspects={name: column[:end] for name, column in said.aspects.items()},
+        rationales=said.rationales[:end], failures=failures_of(said.failures[:end]), token_values=said.token_values[:end],
+    )  # fmt: skip
+    return Judged(replace(trace, steps=trace.steps[:end]), kept)
+
+
+def cut_sources(rows: Iterable[Judged]) -> list[str]:
+    """Those of which nearly all traces with an error end at it: what came after it is not there."""
+    by_source: dict[str, list[Judged]] = {}
+    for row in rows:
+        if row.judgement is not None:
+            by_source.setdefault(row.judgement.judge, []).append(row)
+    return sorted(name for name, own in by_source.items() if cut_at_errors(own, make_objective("soft-bce", {})))
 
 
 def labels_of(out: Path, name: str) -> list[list[Judged]]:
@@ -97,11 +138,16 @@ class Lessons(NamedTuple):
     facts: dict[str, Any]
 
 
-def lessons_of(args: argparse.Namespace) -> Lessons:
+def lessons_of(args: argparse.Namespace, whole: bool = False) -> Lessons:
     """The rows of --rows that are about no held-out problem; an error if one is about a problem of --against."""
     texts = kept(args.out / "evaluation.json", **dict.fromkeys(data.EVALUATED, list))
-    (rows, counted), parts = rows_of(args), ["held-out", *(["held-out-distilled"] if "distilled" in args.rows else [])]
-    held = [row for name in parts for row in read_parquet(args.out / "rows" / f"{name}.parquet", "judged")]
+    rows, counted = rows_of(args, whole)
+    parts = ["held-out", *(["held-out-distilled"] if "distilled" in args.rows else [])]
+    held = [row for name in parts for row in source_rows(args.out, name, whole)]
+    if not held:
+        raise ValueError(
+            f"{args.out} has no held-out rows that go on after their first errors: run the stage prepare again"
+        )
     rows, apart = data.apart_from(rows, held)
     if apart:
         tell(f"{apart} rows are about problems of the held-out rows and are left out")

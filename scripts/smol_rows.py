@@ -1,4 +1,7 @@
-"""The rows that `footfall/smol` learns from: human labels, gold solutions with an error put in, pools that a PRM has scored."""
+"""The rows that `footfall/smol` learns from: human labels, gold solutions with an error put in, pools that a PRM has scored.
+
+A row ends at its first wrong step. Where `whole` is asked for, what the source has behind it follows, without labels.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from footfall.types import Judged, Judgement, Problem, Step, Trajectory, content_key
+from footfall.types import AFTER_ERROR, Judged, Judgement, Problem, Step, Trajectory, content_key
 
 SUBJECTS = ("math", "physics", "chemistry", "biology", "medicine")
 """Of MR-Ben; its coding solutions are programs, not steps."""
@@ -31,14 +34,22 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
-def make_row(name: str, question: str, steps: Sequence[str], values: Sequence[float | None], by: str) -> Judged:
+def make_row(
+    name: str, question: str, steps: Sequence[str], values: Sequence[float | None], by: str, after: Sequence[str] = ()
+) -> Judged:
+    """A value a step; `after` are the steps behind the first error."""
     problem = Problem("p-" + content_key(question)[:16], question)
-    trajectory = Trajectory(name, problem, tuple(Step(text) for text in steps))
-    return Judged(trajectory, Judgement(name, tuple(values), by).check(trajectory))
+    trajectory = Trajectory(name, problem, tuple(Step(text) for text in (*steps, *after)))
+    failures = (*(None,) * len(steps), *(AFTER_ERROR,) * len(after)) if after else ()
+    said = Judgement(name, (*values, *(None,) * len(after)), by, failures=failures)
+    return Judged(trajectory, said.check(trajectory))
 
 
 def prm800k_rows(data: Path) -> list[Judged]:
-    """Human ratings: -1 is wrong, 0 and 1 are right. The heading "# Answer" becomes a plain line."""
+    """Human ratings: -1 is wrong, 0 and 1 are right. The heading "# Answer" becomes a plain line.
+
+    The file has nothing behind a wrong step; its six unlabelled tails are fragments of steps behind right ones.
+    """
     rows = []
     for given in read_lines(data / "prm800k" / "prm800k_validation_1818_decoded.jsonl.gz"):
         steps = [re.sub(r"\s*# Answer\s*", "\nThe answer is: ", step).strip() for step in given["steps"]]
@@ -47,17 +58,18 @@ def prm800k_rows(data: Path) -> list[Judged]:
     return rows
 
 
-def mr_ben_rows(data: Path, subjects: Sequence[str] = SUBJECTS) -> list[Judged]:
-    """Human first errors: steps before it are right, it is wrong, and the trace ends there."""
+def mr_ben_rows(data: Path, subjects: Sequence[str] = SUBJECTS, whole: bool = False) -> list[Judged]:
+    """Human first errors: steps before it are right, and it is wrong."""
     rows = []
     for subject in subjects:
         with gzip.open(data / "mr_ben" / f"{subject}.json.gz", "rt", encoding="utf-8") as file:
             solutions = [solution for group in json.load(file).values() for solution in group]
-        rows += [row for k, s in enumerate(solutions) if (row := mr_ben_row(f"mr-ben-{subject}-{k}", s)) is not None]
+        found = [mr_ben_row(f"mr-ben-{subject}-{k}", solution, whole) for k, solution in enumerate(solutions)]
+        rows += [row for row in found if row is not None]
     return rows
 
 
-def mr_ben_row(name: str, solution: Mapping[str, Any]) -> Judged | None:
+def mr_ben_row(name: str, solution: Mapping[str, Any], whole: bool = False) -> Judged | None:
     """None if a wrong solution's first error is none of its steps, or the steps are not numbered one after the other."""
     numbered = mr_ben_steps(solution["Model_Solution_Steps"])
     first = str(solution["Model_Solution_First_Error_Step"]).strip()
@@ -72,7 +84,8 @@ def mr_ben_row(name: str, solution: Mapping[str, Any]) -> Judged | None:
             return None
         values = [1.0] * numbers.index(int(first)) + [0.0]
     steps = [text for _, text in numbered[: len(values)]]
-    return make_row(name, question, steps, values, "mr-ben") if all(steps) else None
+    after = [text for _, text in numbered[len(values) :] if text] if whole else ()
+    return make_row(name, question, steps, values, "mr-ben", after) if all(steps) else None
 
 
 def mr_ben_steps(lines: Sequence[str]) -> list[tuple[int, str]]:
@@ -95,7 +108,7 @@ def mr_ben_steps(lines: Sequence[str]) -> list[tuple[int, str]]:
     return found
 
 
-def gsm8k_rows(data: Path, limit: int, seed: int) -> tuple[list[Judged], list[Judged]]:
+def gsm8k_rows(data: Path, limit: int, seed: int, whole: bool = False) -> tuple[list[Judged], list[Judged]]:
     """Gold solutions, all right, and the same problems with one wrong result put in; at most `limit` rows in all."""
     given = read_lines(data / "gsm8k" / "train.jsonl.gz")
     rng = np.random.default_rng(seed)
@@ -112,7 +125,8 @@ def gsm8k_rows(data: Path, limit: int, seed: int) -> tuple[list[Judged], list[Ju
         plain = [_MARK.sub("", step) for step in steps]
         right.append(make_row(f"gsm8k-{k}", question, plain, [1.0] * len(plain), "gsm8k"))
         values = [1.0] * (len(broken) - 1) + [0.0]
-        wrong.append(make_row(f"gsm8k-{k}-wrong", question, broken, values, "gsm8k-injected"))
+        after = plain[len(broken) :] if whole else ()
+        wrong.append(make_row(f"gsm8k-{k}-wrong", question, broken, values, "gsm8k-injected", after))
     return right, wrong
 
 
@@ -188,7 +202,7 @@ def _holds_prompt(step: str) -> bool:
     return any(mark in step for mark in ("<|im_", "system\n", "user\n", "assistant\n"))
 
 
-def math_rows(data: Path, limit: int, seed: int) -> tuple[list[Judged], list[Judged]]:
+def math_rows(data: Path, limit: int, seed: int, whole: bool = False) -> tuple[list[Judged], list[Judged]]:
     """Gold solutions of MATH's test problems, sentence by sentence, and the same with one wrong result put in."""
     given = read_lines(data / "math" / "math_test_5000.jsonl.gz")
     rng = np.random.default_rng(seed)
@@ -205,7 +219,8 @@ def math_rows(data: Path, limit: int, seed: int) -> tuple[list[Judged], list[Jud
             continue
         question = given[k]["problem"].strip()
         right.append(make_row(f"math-{k}", question, steps, [1.0] * len(steps), "math"))
-        wrong.append(make_row(f"math-{k}-wrong", question, broken, [1.0] * (len(broken) - 1) + [0.0], "math-injected"))
+        values, after = [1.0] * (len(broken) - 1) + [0.0], steps[len(broken) :] if whole else ()
+        wrong.append(make_row(f"math-{k}-wrong", question, broken, values, "math-injected", after))
     return right, wrong
 
 

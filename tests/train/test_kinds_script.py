@@ -282,6 +282,58 @@ def test_a_judge_that_writes_takes_as_many_rows_as_it_is_told(out: Path, monkeyp
         assert wanted in found.value.args[0]
 
 
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_who_reads_backwards_learns_from_whole_solutions_and_all_others_from_what_ends_at_the_error(
+    kind: str, prepared: tuple[list[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The threshold of a kind is chosen on held-out rows of the same form."""
+    shared, out = prepared
+
+    def given(name: str, first: int, after: list[str]) -> list[Judged]:
+        return [make_row(f"{name}{n}", f"What is {n} plus 1?", ["a", "b"], [1.0, n % 2], "x", [] if n % 2 else after)
+                for n in range(first, first + 8)]  # fmt: skip
+
+    for name, first in (("gold", 0), ("held-out", 20)):
+        write_parquet(out / "rows" / f"{name}.parquet", given(name, first, ["c", "d"]), "judged")
+    found: list[Any] = []
+
+    def validate(judge: Any, held: list[Judged], seed: int) -> Namespace:
+        found.append(held)
+        return Namespace(_asdict=dict)
+
+    monkeypatch.setattr(kinds, "unpacked", lambda args: "folder")
+    monkeypatch.setattr(kinds, "train_prm", lambda rows, *_, **__: found.append(rows))
+    monkeypatch.setattr(kinds, "trained_facts", lambda result: {})
+    monkeypatch.setattr(kinds, "opened", lambda *_: None)
+    monkeypatch.setattr(kinds, "validate", validate)
+    monkeypatch.setattr(kinds, "sanity_thresholds", lambda held, seed: {})
+    kinds.main(["train", *shared, "--kind", kind, "--name", kind, "--rows", "gold"])
+    after = ["c", "d"] if kind == "biprm" else []
+    learned, *held = found
+    assert learned == kinds.KINDS[kind].rows(given("gold", 0, after))
+    assert held == ([] if kind == "thinkprm" else [given("held-out", 20, after)])
+
+
+def test_verifications_of_held_out_rows_are_about_their_part_up_to_the_error(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [make_row(f"h{n}", "What is 1?", ["a", "b"], [1.0, 0.0], "x", ["c"]) for n in range(2)]
+    write_parquet(out / "rows" / "held-out.parquet", whole, "judged")
+    asked: list[int] = []
+
+    class Writer:
+        def chains(self, traces: Any, told: str) -> list[Any]:
+            asked.extend(len(trace.steps) for trace in traces)
+            raise SystemExit
+
+    monkeypatch.setattr(kinds, "unpacked", lambda args: "folder")
+    monkeypatch.setattr(TorchPolicy, "load", lambda *_, **__: None)
+    monkeypatch.setattr(kinds, "thinkprm", lambda *_, **__: Writer())
+    with pytest.raises(SystemExit):
+        kinds.main(["verify", "--told", "--chunk", "2", "--model", "m", "--data", str(out), "--out", str(out)])
+    assert asked == [2, 2]
+
+
 @pytest.mark.long
 def test_every_kind_learns_from_the_same_rows_and_is_scored(
     prepared: tuple[list[str], Path], capsys: pytest.CaptureFixture[str]

@@ -120,7 +120,7 @@ def test_how_many_sequences_are_written_side_by_side_is_a_setting_of_the_policy(
     assert policy() == "model.gguf" and policy("--at-once", "640") == "model.gguf,rows=640"
 
 
-def test_rows_with_a_written_error_end_there_and_those_whose_number_is_off_are_left_out(tmp_path: Path) -> None:
+def test_labels_end_at_a_written_error_and_rows_whose_number_is_off_are_left_out(tmp_path: Path) -> None:
     right, wrong = "2 + 3 = 5\n5 * 2 = 10\n#### 10", "2 + 3 = 5\n5 * 2 = 12\nSo 12\n#### 12"
     given = [
         {"transformed_solution": wrong, "wrong_step": 2},  # taken
@@ -137,8 +137,48 @@ def test_rows_with_a_written_error_end_there_and_those_whose_number_is_off_are_l
         file.write_bytes(gzip.compress("\n".join(lines).encode()))
     found = {tuple(step.text for step in row.trajectory.steps): row for row in loop_data.eic_math_rows(tmp_path)}
     assert {steps: row.judgement.values for steps, row in found.items() if row.judgement} == {
-        ("2 + 3 = 5", "5 * 2 = 10"): (1.0, 1.0), ("2 + 3 = 5", "5 * 2 = 12"): (1.0, 0.0),
+        ("2 + 3 = 5", "5 * 2 = 10"): (1.0, 1.0), ("2 + 3 = 5", "5 * 2 = 12", "So 12"): (1.0, 0.0, None),
     }  # fmt: skip
+
+
+def learned(out: Path, whole: bool = False) -> loop_rows.Lessons:
+    given = ["train", "--out", str(out), "--model", "m", "--rows", "gold", "prm800k"]
+    return loop_rows.lessons_of(loop.arguments(given), whole)
+
+
+def test_rows_are_read_up_to_the_first_error_or_whole(prepared: tuple[list[str], Path]) -> None:
+    """Up to the error they are the rows that prepare wrote when it kept nothing behind it: trainings stay what they were."""
+    _, out = prepared
+
+    def given(name: str, first: int, after: list[str]) -> list[Judged]:
+        """Eight wrong solutions, and the right ones."""
+        asked = [(f"{name}-{n}", f"What is {n} plus 1?") for n in range(first, first + 8)]
+        wrong = [make_row(*each, ["a", "b"], [1.0, 0.0], "gold", after) for each in asked]
+        return wrong + [make_row(f"{id}-right", text, ["a", "b", "c"], [1.0] * 3, "gold") for id, text in asked]
+
+    rated = [make_row(f"rated-{n}", f"Who is {n}?", ["a", "b"], [1.0, 0.0], "prm800k") for n in range(20)]
+    write_parquet(out / "rows" / "prm800k.parquet", rated, "judged")
+    write_parquet(out / "rows" / "gold.parquet", given("gold", 0, ["c", "d"]), "judged")
+    also = [make_row(f"held-rated-{n}", f"Where is {n}?", ["a", "b"], [1.0, 0.0], "prm800k") for n in range(20)]
+    write_parquet(out / "rows" / "held-out.parquet", [*given("held", 20, ["c"]), *also], "judged")
+    short, whole = learned(out), learned(out, whole=True)
+    assert short.rows == [*given("gold", 0, []), *rated] and short.held == [*given("held", 20, []), *also]
+    assert whole.rows == given("gold", 0, ["c", "d"]), "of rated solutions there is nothing behind the error"
+    assert whole.held == given("held", 20, ["c"])
+    assert [facts["labels"]["prm800k"]["traces"] for facts in (short.facts, whole.facts)] == [20, 0]
+    write_parquet(out / "rows" / "gold.parquet", given("gold", 0, []), "judged")
+    assert learned(out) == short
+    write_parquet(out / "rows" / "held-out.parquet", also, "judged")  # as an earlier prepare left them
+    with pytest.raises(ValueError, match="no held-out rows that go on after their first errors: run the stage prepare"):
+        learned(out, whole=True)
+
+
+def test_rows_with_labels_of_samples_keep_what_has_no_label(tmp_path: Path) -> None:
+    """A search for the first error leaves steps behind it; these rows were always read whole."""
+    made = make_row("s", "What is 1 plus 1?", ["a"], [0.0], "omegaprm", after=["b"])
+    write_parquet(tmp_path / "label-omegaprm-gsm8k-train.parquet", [made], "judged")
+    args = loop.arguments(["train", "--out", str(tmp_path), "--model", "m", "--rows", "omegaprm"])
+    assert loop_rows.rows_of(args)[0][0] == made
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from footfall.benchmarks.scores import Scores
 from footfall.reward.prm import PRM
 from footfall.reward.shipped import load_shipped
 from footfall.train import TrainConfig, train_prm
-from footfall.types import Judged, Problem
-from scripts import loop_data, smol_rows
+from footfall.types import AFTER_ERROR, Judged, Problem
+from scripts import loop_data, loop_rows, smol_rows
 from scripts import train_smol as script
 from tests.reward.tiny_models import byte_tokenizer, decoder, trace
 
@@ -76,6 +76,16 @@ def test_an_mr_ben_solution_ends_at_its_first_error() -> None:
     assert row.trajectory.problem.text == "Q?\nA: 1 \nB: 2"
     whole = smol_rows.mr_ben_row("s", solution(["Step 1: a", "Step 2: b"], "correct", "N/A"))
     assert whole is not None and whole.judgement is not None and whole.judgement.values == (1.0, 1.0)
+
+
+def test_a_whole_mr_ben_solution_goes_on_behind_its_first_error_without_labels() -> None:
+    lines = ["Step 1: a", "Step 2: b", "Step 3: c", "Step 4:"]
+    row = smol_rows.mr_ben_row("s", solution(lines, "incorrect", "2"), whole=True)
+    assert row is not None and row.judgement is not None
+    assert [step.text for step in row.trajectory.steps] == ["a", "b", "c"]
+    assert (row.judgement.values, row.judgement.failures) == ((1.0, 0.0, None), (None, None, AFTER_ERROR))
+    short = smol_rows.mr_ben_row("s", solution(lines, "incorrect", "2"))
+    assert loop_rows.up_to_error(row) == short and short != row
 
 
 def test_an_mr_ben_error_goes_by_the_number_that_a_step_calls_itself_not_by_its_line() -> None:
@@ -136,6 +146,20 @@ def test_the_human_labels_are_those_of_the_sources() -> None:
     right, wrong = smol_rows.gsm8k_rows(DATA, 100, seed=0)
     assert (len(right), len(wrong)) == (50, 50)
     assert not any("<<" in step.text for r in right + wrong for step in r.trajectory.steps)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the public data is not here")
+def test_whole_rows_up_to_their_errors_are_the_others_and_go_on_as_the_gold_solutions_do() -> None:
+    """So a PRM that reads forwards learns from the same rows, and none is decontaminated or held out that was not."""
+    for make in (smol_rows.gsm8k_rows, smol_rows.math_rows):
+        (right, wrong), (also_right, whole) = make(DATA, 200, 0), make(DATA, 200, 0, whole=True)
+        assert also_right == right and [loop_rows.up_to_error(row) for row in whole] == wrong
+        for solved, broken, ended in zip(right, whole, wrong, strict=True):
+            at = len(ended.trajectory.steps)
+            assert broken.trajectory.steps[at:] == solved.trajectory.steps[at:]
+        assert 40 < sum(broken != ended for broken, ended in zip(whole, wrong, strict=True)) < 100
+    solutions, rows = (smol_rows.mr_ben_rows(DATA, ["math"], whole) for whole in (True, False))
+    assert [loop_rows.up_to_error(row) for row in solutions] == rows
 
 
 def write(path: Path, content: Any, lines: bool = True) -> None:
