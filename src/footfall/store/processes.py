@@ -1,7 +1,8 @@
 """Processes of this machine that share the work of a run: they end with it, quietly, whatever ends it.
 
 Ctrl-C in a terminal reaches every process of a command, and one from elsewhere (`kill -INT`) the main one. Here the main one
-alone hears it; it ends the workers, or passes it on to those that end by themselves, and the command says its one line. A worker that the system killed, as it does where memory runs out, is one line too.
+alone hears it; it ends the workers, or passes it on to those that end by themselves, and the command says its one line. A
+worker that the system killed, as it does where memory runs out, is one line too.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def _shut_down(pool: Processes, waited_for: bool) -> None:
 
 @contextmanager
 def hearing_ctrl_c() -> Iterator[None]:
-    """In a worker, for work that ends by itself when it hears it: once each, from the main process, and not from the terminal."""
+    """In a worker, for work that ends by itself when it hears it: once, from the main process and not from the terminal."""
     os.setpgid(0, 0)
     before = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
