@@ -105,7 +105,7 @@ def _shut_down(pool: Processes, waited_for: bool) -> None:
 
 @contextmanager
 def hearing_ctrl_c() -> Iterator[None]:
-    """In a worker, for work that ends by itself when it hears it: once each, from the main process, not from the terminal."""
+    """In a worker, for work that ends by itself when it hears it: once, from the main process and not from the terminal."""
     os.setpgid(0, 0)
     before = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
