@@ -18,7 +18,7 @@ from footfall.reward.generative.drm import extremes
 from footfall.reward.generative.genprm import verdicts as genprm_verdicts
 from footfall.reward.generative.r_prm import read_answer
 from footfall.reward.generative.r_prm import verdicts as r_prm_verdicts
-from footfall.reward.generative.thinkprm import boxed, cleaned, known_verdicts
+from footfall.reward.generative.thinkprm import boxed, cleaned, in_boxes, known_verdicts
 from footfall.reward.generative.thinkprm import verdicts as thinkprm_verdicts
 from footfall.types import Judged, Judgement, Reason, Trajectory
 from tests.reward.generative.scripted import BROKEN, CUT, THREE, Asked, Scripted, trace
@@ -165,6 +165,29 @@ class TestAgreeing:
         assert found.rationales[2] == text
         (learned,) = thinkprm_verdicts(Judged(THREE, found))
         assert "checked" not in str(learned.request), "the student is asked what every judge is asked"
+
+    @pytest.mark.parametrize(
+        ("text", "verdicts"),
+        [
+            (
+                "1. a\n**This step is correct.**\n2. This is also correct.\nStep 3 is incorrect, so \\boxed{incorrect}",
+                "++-",
+            ),
+            ("1. This step is correct: \\boxed{correct} 2. \\boxed{correct}", "++"),
+            ("It is not what this step is about; this step is not correct. \\boxed{incorrect}", "-"),
+            ("No verdict.", ""),
+        ],
+    )
+    def test_verdicts_in_words_are_heard_where_there_are_more_of_them_than_boxes(
+        self, text: str, verdicts: str
+    ) -> None:
+        read = in_boxes(text)
+        assert boxed(read) == [verdict == "+" for verdict in verdicts]
+        assert in_boxes(read) == read
+
+    def test_a_chain_in_words_is_kept_and_learned_in_boxes(self, tmp_path: Path) -> None:
+        found = self.judged("1: This step is correct. 2: This step is incorrect. So all is lost.", tmp_path=tmp_path)
+        assert found.rationales[2] == "1: This step is \\boxed{correct}. 2: This step is \\boxed{incorrect}"
 
     def test_where_labels_end_before_an_error_nothing_is_told(self, tmp_path: Path) -> None:
         assert known_verdicts((1.0, None, 1.0)) == ""

@@ -51,6 +51,9 @@ AGAIN = ("Let me double check", "Let's verify again", "Did I miss something?")
 
 _LABEL = re.compile(r"^\s*(##\s*)?Step \d+:")
 _VERDICT = re.compile(r"\\boxed\{\s*(?:\\text(?:bf)?\{)?\s*(correct|incorrect)\s*\}?\s*\}", re.IGNORECASE)
+_WORDS = re.compile(
+    r"\b(?:this(?: step)?|step \d+) is (?:also |indeed |therefore )?(correct|incorrect)\b", re.IGNORECASE
+)
 TEACHER = """
 
 Write a critique of each step and end it with \\boxed{correct} or \\boxed{incorrect}, one box a step and no other box. Stop \
@@ -90,6 +93,14 @@ def known_verdicts(labels: Sequence[float | None]) -> str:
         return RIGHT.format(n=len(gold)) if len(gold) == len(labels) else ""
     k = gold.index(False) + 1
     return WRONG.format(k=k, before=BEFORE.format(k=k) if k > 1 else "")
+
+
+def in_boxes(text: str) -> str:
+    """A chain that states more verdicts in words ("This step is correct.") than in boxes, with these in boxes and no others."""
+    if len(_WORDS.findall(text)) <= len(boxed(text)):
+        return text
+    plain = _VERDICT.sub(lambda box: box[1], text)
+    return _WORDS.sub(lambda said: f"{said[0][: -len(said[1])]}\\boxed{{{said[1].lower()}}}", plain)
 
 
 def cleaned(text: str) -> str:
@@ -138,7 +149,8 @@ class ThinkPRM(Critic):
     def chains(self, trajectories: Sequence[Trajectory], more: str = TEACHER) -> list[list[Chain]]:
         """`n` verifications of each whole solution, in one batch, as data: every box is read, also behind a first error.
 
-        `more` stands behind the question; a model that was trained to verify needs none.
+        `more` stands behind the question; a model that was trained to verify needs none. A small one often says in words what
+        it was asked to put into boxes, and is heard.
         """
         return self._chains(trajectories, [more] * len(trajectories))
 
@@ -152,10 +164,11 @@ class ThinkPRM(Critic):
         return [[self._chain(t, reply) for reply in next(replies)] if t.steps else [] for t in trajectories]
 
     def _chain(self, trajectory: Trajectory, reply: Reply) -> Chain:
-        found = tuple(boxed(reply.text))
+        text = in_boxes(reply.text)
+        found = tuple(boxed(text))
         reason = self.unusable(reply) or (None if found else unreadable("unparsable: no step has a boxed verdict"))
         learned = _request(trajectory, len(trajectory.steps))
-        return Chain(learned, cleaned(reply.text), 0, len(trajectory.steps), found, reason, reply.cost)
+        return Chain(learned, cleaned(text), 0, len(trajectory.steps), found, reason, reply.cost)
 
     def _again(self, requests: Sequence[Request], replies: list[list[Reply]]) -> list[list[Reply]]:
         """Each chain gone on with, round by round; one that failed stays as it is."""
