@@ -51,12 +51,15 @@ FIRST_ERRORS = {
     "consensus-filter": {"PRM on Monte Carlo": "mc", "PRM on filtered": "consensus"},
     "omegaprm": {"PRM on Monte Carlo": "mc", "PRM on trees": "omega"},
     "math-shepherd": {"PRM on hard labels": "hard", "PRM on soft labels": "mc"},
+}
+"""Recipe -> arm -> PRMs of these names, whatever their seed."""
+KINDS = {
     "implicit-prm": {"outcome labels": "outcome-ce", "cross-entropy": "implicit"},
     "pqm": {"cross-entropy": "ce", "Q ranking": "pqm"},
     "tdrm": {"step labels": "ce", "temporal differences": "tdrm"},
     "uhead": {"LoRA": "ce", "uncertainty head": "uhead"},
 }
-"""Recipe -> arm -> PRMs of these names, whatever their seed."""
+"""The same of PRMs that `scripts/kinds.py` trained."""
 CHOICES: dict[str, dict[str, tuple[str, str]]] = {
     "er-prm": {"soft Monte Carlo": ("mc", "min"), "entropy-regularised, η = 1": ("er", "min")},
     "prm800k": {"ORM": ("outcome", "last"), "PRM, product": ("human", "prod")},
@@ -370,7 +373,8 @@ def measured(out: Path, data: Path | None, prms: Sequence[str]) -> list[tuple[st
         found += [(name, title, partial(choices, out, on, arms)) for name, arms in CHOICES.items()]
         found += [(name, title, partial(searched, out, on, method)) for name, method in SEARCHES.items()]
     if data is not None:
-        found += [(name, "ProcessBench", partial(first_errors, out, data, arms)) for name, arms in FIRST_ERRORS.items()]
+        each = {**FIRST_ERRORS, **KINDS}
+        found += [(name, "ProcessBench", partial(first_errors, out, data, arms)) for name, arms in each.items()]
     return found
 
 

@@ -218,7 +218,7 @@ def test_four_times_the_problems_are_sampled_in_the_same_memory(
     for name in ("IN_MEMORY", "_A_FILE"):
         monkeypatch.setattr(spool, name, 16)
     monkeypatch.setattr("footfall.formats.parquet._AT_ONCE", 16)
-    monkeypatch.setattr("footfall.metrics.intervals.bootstrap_mean", lambda rates, seed: Interval(len(rates), 0.0, 0.0))
+    monkeypatch.setattr("footfall.metrics.intervals.share_right", lambda rates, seed: Interval(len(rates), 0.0, 0.0))
     (tmp_path / "policy.py").write_text(SEVEN)
     peaks = []
     for many in (8, 60, 240):  # the first one for what is imported, which takes long if memory is traced

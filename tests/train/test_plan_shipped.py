@@ -137,6 +137,12 @@ def test_what_the_real_lines_read_has_two_seeds(monkeypatch: pytest.MonkeyPatch)
     assert {s.name for s in plan_of("labels").needing(["real-lines"])} >= {"label-critic-math-train", "pool-gsm8k-test"}
 
 
+def test_the_real_lines_of_kinds_are_of_what_their_plan_trains_with_two_seeds() -> None:
+    made = {path for stage in plan_of("kinds").stages for path in stage.makes}
+    arms = {arm for each in real_lines.KINDS.values() for arm in each.values()}
+    assert {f"scores-{arm}-{seed}-processbench.jsonl.gz" for arm in arms for seed in (0, 1)} <= made
+
+
 def test_the_lines_of_a_plan_are_those_that_its_results_give(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line of all problems is not replaced by one of the few that labels are compared on."""
     lines = {name: parsed(next(s for s in plan_of(name).stages if s.name == "real-lines"), monkeypatch) for name in OWN}
