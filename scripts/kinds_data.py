@@ -38,7 +38,8 @@ def typed_rows(rows: Sequence[Judged]) -> list[Judged]:
 def _by_algebra(row: Judged) -> Judged:
     """What is wrong in each wrong step: its mathematics if an equation in it is false, else its consistency.
 
-    Each is read alone. Earlier steps can verify what it states and never refute it, and take most of the time.
+    Each is read alone. Earlier steps can verify what it states and, outside the domain algebra, which none of these rows is of,
+    never refute it; they take most of the time.
     """
     trace, said = row
     assert said is not None

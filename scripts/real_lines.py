@@ -373,8 +373,8 @@ def measured(out: Path, data: Path | None, prms: Sequence[str]) -> list[tuple[st
         found += [(name, title, partial(choices, out, on, arms)) for name, arms in CHOICES.items()]
         found += [(name, title, partial(searched, out, on, method)) for name, method in SEARCHES.items()]
     if data is not None:
-        each = {**FIRST_ERRORS, **KINDS}
-        found += [(name, "ProcessBench", partial(first_errors, out, data, arms)) for name, arms in each.items()]
+        compared = {**FIRST_ERRORS, **KINDS}
+        found += [(name, "ProcessBench", partial(first_errors, out, data, arms)) for name, arms in compared.items()]
     return found
 
 

@@ -102,6 +102,21 @@ def graded(made: Any, right: Sequence[bool] = (True, False)) -> Any:
     return made
 
 
+def watched_log_probs(made: Any) -> list[torch.Tensor]:
+    """Log-probabilities of tokens as the loss takes them from here on, each with its gradient behind `backward`."""
+    seen: list[torch.Tensor] = []
+    logps = made._get_per_token_logps_and_entropies
+
+    def watched(*given: Any, **named: Any) -> Any:
+        values, *rest = logps(*given, **named)
+        values.retain_grad()
+        seen.append(values)
+        return values, *rest
+
+    made._get_per_token_logps_and_entropies = watched
+    return seen
+
+
 def batch_of(made: Any) -> Any:
     """A batch of two groups of four, as TRL would hold it."""
     made.model.train()
@@ -153,16 +168,7 @@ def test_a_token_that_completions_share_has_its_whole_loss_divided_its_kl_too(tm
         torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1), 3,
     )[0].detach()  # fmt: skip
     batch["ref_per_token_logps"] = scored + DRIFT
-    seen: list[torch.Tensor] = []
-    logps = made._get_per_token_logps_and_entropies
-
-    def watched(*given: Any, **named: Any) -> Any:
-        values, *rest = logps(*given, **named)
-        values.retain_grad()
-        seen.append(values)
-        return values, *rest
-
-    made._get_per_token_logps_and_entropies = watched
+    seen = watched_log_probs(made)
     loss = made.compute_loss(made.model, batch)
     loss.backward()
     weights = torch.tensor([[1 / 3, 1 / 2, 1], [1 / 3, 1 / 2, 1], [1 / 3, 1, 1]])

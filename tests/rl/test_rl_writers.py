@@ -36,7 +36,7 @@ from footfall.rl.trainer import CreditTrainer
 from footfall.types import Problem, Step, Trajectory
 from footfall.worlds import ArithmeticWorld
 from tests.rl.runs import events, words
-from tests.rl.test_rl_trainer import batch_of, graded, small, trainer
+from tests.rl.test_rl_trainer import batch_of, graded, small, trainer, watched_log_probs
 
 
 class Solver(BaseHTTPRequestHandler):
@@ -136,16 +136,7 @@ def test_what_a_tool_answered_is_read_and_never_trained_on(tmp_path: Path, agent
     assert heard.strip() == "777" and all(own[-len(ids_of(ENDED)) - 1 :])
 
     made.current_gradient_accumulation_steps = 1
-    seen: list[torch.Tensor] = []
-    logps = made._get_per_token_logps_and_entropies
-
-    def watched(*given: Any, **named: Any) -> Any:
-        values, *rest = logps(*given, **named)
-        values.retain_grad()
-        seen.append(values)
-        return values, *rest
-
-    made._get_per_token_logps_and_entropies = watched
+    seen = watched_log_probs(made)
     made.compute_loss(made.model, batch).backward()
     assert seen[0].grad is not None
     assert (seen[0].grad[0] != 0).tolist() == own.tolist(), "every token of the policy is a target, and no other"

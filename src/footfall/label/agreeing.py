@@ -82,6 +82,10 @@ class Agreeing:
     told: bool = False
     """Whether the critic is told what the labels say. What it writes is put to the same filter."""
 
+    def __post_init__(self) -> None:
+        if self.told and not isinstance(self.critic, Told):
+            raise ValueError(f"told=true: {self.critic.name} cannot be told what the labels say; critic=thinkprm can")
+
     @property
     def name(self) -> str:
         """Whose labels, and whose critiques."""
@@ -168,8 +172,6 @@ def agreeing(
     judge = known_labels(labels) if Path(labels).is_file() else judge_by_name(labels, policy=policy, seed=seed)
     drawn = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
     writer = judge_by_name(critic, policy=policy, n=n, **drawn)
-    if told and not isinstance(writer, Told):
-        raise ValueError(f"told=true: the critic {critic} cannot be told what the labels say; critic=thinkprm can")
     if not isinstance(writer, Teacher):  # what it writes of a step is read at the next, so it can keep but one
         writer = judge_by_name(critic, policy=policy, n=1, **drawn)
     return Agreeing(judge, writer, keep, told)
